@@ -1,0 +1,219 @@
+"""Folders that pass between the stages: manifests, fingerprints, and all-or-nothing writing.
+
+An artefact is a folder whose ``manifest.json`` was written last. It holds what the content depends
+on and never paths, times, host names or worker counts, so equal runs give equal bytes.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from bertpre.errors import BertpreError, ConfigError, DataFormatError
+
+Kind = Literal["tokenizer", "data", "index", "checkpoint", "model"]
+
+MANIFEST = "manifest.json"
+FORMAT = 1  # raised when a folder's layout changes in a way that older code cannot read
+_MADE_BY = {
+    "tokenizer": "bertpre build-vocab",
+    "data": "bertpre make-data",
+    "index": "bertpre make-data",
+    "checkpoint": "bertpre pretrain",
+    "model": "bertpre finetune",
+}
+
+
+def fingerprint_file(path: Path) -> str:
+    """Return the sha256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(value: object) -> str:
+    """Return the sha256 of a JSON value, in hexadecimal, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` as JSON that people can read and that has the same bytes each time."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_manifest(folder: Path, kind: Kind, content: Mapping[str, object]) -> None:
+    """Finish an artefact: record its content and the fingerprint of every file, last.
+
+    Args:
+        folder: the folder, complete but for its manifest.
+        kind: what the folder is; a reader asks for it by this name.
+        content: options, counts and the fingerprints of what it was made from.
+    """
+    from bertpre import __version__
+
+    files = {
+        path.relative_to(folder).as_posix(): fingerprint_file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / MANIFEST
+    }
+    body = {
+        **content,
+        "kind": kind,
+        "format": FORMAT,
+        "bertpre": __version__,
+        "files": files,
+        "fingerprint": fingerprint(files),
+    }
+    unfinished = folder / f"{MANIFEST}.writing"
+    write_json(unfinished, body)
+    unfinished.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
+    """Read the manifest of a finished artefact of one kind.
+
+    Raises:
+        DataFormatError: the folder is missing, unfinished, of another kind or a newer format.
+    """
+    path = folder / MANIFEST
+    hint = f"make one with `{_MADE_BY[kind]}`"
+    if not folder.is_dir():
+        raise DataFormatError(f"{folder}: there is no such folder; expected a {kind} folder", hint)
+    if not path.is_file():
+        raise DataFormatError(
+            f"{folder}: not a finished {kind} folder (it has no {MANIFEST})",
+            f"run the command that writes it again, or {hint}",
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataFormatError(f"{path}: not valid JSON ({error})", hint) from error
+    found = manifest.get("kind") if isinstance(manifest, dict) else None
+    if found != kind:
+        raise DataFormatError(f"{folder}: expected a {kind} folder, found {found!r}", hint)
+    if manifest["format"] > FORMAT:
+        raise DataFormatError(
+            f"{path}: format {manifest['format']}, newer than this bertpre reads ({FORMAT})",
+            "upgrade bertpre",
+        )
+    return dict(manifest)
+
+
+def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Compare every file of an artefact with the fingerprint its manifest has for it.
+
+    Raises:
+        DataFormatError: a file is missing or its content differs.
+    """
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise DataFormatError(f"{path}: missing, though the manifest lists it")
+        found = fingerprint_file(path)
+        if found != expected:
+            raise DataFormatError(
+                f"{path}: damaged: sha256 {found[:12]}…, the manifest says {expected[:12]}…"
+            )
+
+
+def check_output(output: Path, *, overwrite: bool) -> None:
+    """Refuse an output that exists, so that nothing is lost by a repeated command.
+
+    Raises:
+        ConfigError: ``output`` exists and may not, or must not, be replaced.
+    """
+    if not output.exists():
+        return
+    if output.is_dir() and not any(output.iterdir()):
+        return
+    if not overwrite:
+        raise ConfigError(
+            f"{output}: exists already", "choose another --output, or pass --overwrite"
+        )
+    # Never delete what bertpre did not write: a typing slip must not cost somebody's home folder.
+    if output.is_dir() and not (output / MANIFEST).is_file():
+        raise ConfigError(
+            f"{output}: is not a folder that bertpre finished, so --overwrite leaves it alone",
+            "remove it by hand, or choose another --output",
+        )
+    if output.is_file():
+        raise ConfigError(f"{output}: is a file; expected a folder", "choose another --output")
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock file for the duration; the lock ends with the process, however it ends.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"{what}: another process is writing it", "wait for it, or stop it first"
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Path]:
+    """Give a stage a work folder that becomes ``output`` when the block ends well.
+
+    The work folder ``.NAME.partial`` stays beside ``output`` when the process is killed, so that
+    the same command (the same ``identity``) finds what it had finished; an input error removes it.
+
+    Args:
+        output: the finished folder; its parents are made.
+        overwrite: replace a finished artefact of that name, after the new one is complete.
+        identity: fingerprint of what the content depends on.
+
+    Raises:
+        ConfigError: see `check_output`; or another process works on the same output.
+    """
+    check_output(output, overwrite=overwrite)
+    work = output.with_name(f".{output.name}.partial")
+    new_parents = [parent for parent in work.parents if not parent.exists()]
+    work.mkdir(parents=True, exist_ok=True)
+    lock, mark = work / ".lock", work / ".identity"
+    with locked(lock, str(output)):
+        try:
+            if not mark.is_file() or mark.read_text() != identity:
+                _empty(work, keep=lock)
+                mark.write_text(identity)
+            yield work
+        except BertpreError:
+            shutil.rmtree(work, ignore_errors=True)
+            for parent in new_parents:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+            raise
+        mark.unlink()
+        lock.unlink()
+        if output.exists():
+            old = output.with_name(f".{output.name}.old")
+            shutil.rmtree(old, ignore_errors=True)
+            output.replace(old)
+            work.replace(output)
+            shutil.rmtree(old)
+        else:
+            work.replace(output)
+
+
+def _empty(folder: Path, *, keep: Path) -> None:
+    for path in folder.iterdir():
+        if path == keep:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

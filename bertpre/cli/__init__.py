@@ -1,0 +1,1 @@
+"""The command line: one short file a command, and ``render``, which decides how things look."""

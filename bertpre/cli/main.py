@@ -1,0 +1,53 @@
+"""The ``bertpre`` command: its subcommands, and what its exit codes mean.
+
+0 done; 1 an error with a message; 2 wrong usage; 130 or 143 interrupted by a signal.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bertpre import __version__
+from bertpre.cli import build_vocab, fill_mask, finetune, make_data, predict, pretrain
+from bertpre.errors import BertpreError
+
+app = typer.Typer(
+    name="bertpre",
+    help="Pretrain BERT on your own text and fine-tune classifiers on the result.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bertpre {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _bertpre(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    pass
+
+
+for module in (build_vocab, make_data, pretrain, finetune, predict, fill_mask):
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
+    app.command(name, no_args_is_help=True)(module.command)
+
+
+def main() -> None:
+    """Run the command line; errors become one message and exit code 1."""
+    try:
+        app()
+    except BertpreError as error:
+        from bertpre.cli import render
+
+        render.show_error(error)
+        sys.exit(1)

@@ -1,0 +1,121 @@
+"""How results, progress and errors look: the only place that uses rich.
+
+Results go to stdout, progress and diagnostics to stderr; without a terminal both are plain lines.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from bertpre.errors import BertpreError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_SECONDS_BETWEEN_PLAIN_LINES = 10.0
+
+
+class _WarningLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        style = "yellow" if record.levelno >= logging.WARNING else "dim"
+        prefix = "warning: " if record.levelno >= logging.WARNING else ""
+        err.print(f"[{style}]{prefix}{escape(record.getMessage())}[/]")
+
+
+def show_log() -> None:
+    """Send what the library logs to stderr."""
+    log = logging.getLogger("bertpre")
+    log.handlers = [_WarningLines()]
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+def show_error(error: BertpreError) -> None:
+    """Print an error and what to do about it."""
+    err.print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint is not None:
+        err.print(f"[bold]what to do:[/] {escape(error.hint)}")
+
+
+def table(title: str, rows: Mapping[str, object]) -> None:
+    """Print names and values."""
+    if not out.is_terminal:
+        out.print(f"{title}:")
+        for name, value in rows.items():
+            out.print(f"  {name}: {value}", markup=False)
+        return
+    grid = Table(title=title, title_justify="left", show_header=False, title_style="bold")
+    grid.add_column(style="cyan")
+    grid.add_column()
+    for name, value in rows.items():
+        grid.add_row(escape(name), escape(str(value)))
+    out.print(grid)
+
+
+def columns(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table with a header; tab-separated without a terminal."""
+    if not out.is_terminal:
+        for row in [header, *rows]:
+            out.print("\t".join(str(cell) for cell in row), markup=False)
+        return
+    grid = Table(title=title, title_justify="left", title_style="bold")
+    for name in header:
+        grid.add_column(escape(name))
+    for row in rows:
+        grid.add_row(*(escape(str(cell)) for cell in row))
+    out.print(grid)
+
+
+@contextlib.contextmanager
+def progress(what: str, unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how far a long step is.
+
+    Yields:
+        A function to call with the count done and the total (None where it is not known).
+    """
+    if not err.is_terminal:
+        yield _plain_progress(what, unit)
+        return
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _plain_progress(what: str, unit: str) -> Callable[[int, int | None], None]:
+    start = last = time.monotonic()
+
+    def show(done: int, total: int | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _SECONDS_BETWEEN_PLAIN_LINES:
+            last = now
+            rate = done / (now - start)
+            left = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
+            of = f" of {total:,}" if total else ""
+            err.print(f"{what}: {done:,}{of} {unit}, {rate:,.0f} a second{left}")
+
+    return show

@@ -1,0 +1,1 @@
+"""Options: their schema, and how a YAML file, ``--set`` and flags become one ``Config``."""

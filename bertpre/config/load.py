@@ -1,0 +1,174 @@
+"""One ``Config`` from defaults, a YAML file, ``--set`` and flags, in rising precedence."""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from bertpre.config.schema import Config
+from bertpre.errors import ConfigError
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which ``1e-4`` is a number and a repeated key is an error."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.MarkedYAMLError(problem=f"line {line}: {key!r} is there twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+# YAML 1.1, which PyYAML reads, wants a dot and a sign in an exponent; everyone else writes 1e-4.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def load_config(
+    path: str | Path | None = None,
+    *,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """Read and check an experiment's options.
+
+    Args:
+        path: a YAML file, one section a stage; absent options take their defaults.
+        sets: ``SECTION.KEY=VALUE`` strings, the value in YAML.
+        flags: dotted option name to value, None where the flag was not given.
+
+    Raises:
+        ConfigError: names every unknown option, wrong type and value out of range at once.
+    """
+    merged: dict[str, Any] = {}
+    if path is not None:
+        merged = _read_yaml(Path(path))
+    for item in sets:
+        key, separator, text = item.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"--set {item}: expected SECTION.KEY=VALUE")
+        try:
+            value = yaml.load(text, _Loader)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {item}: the value is not valid YAML ({error})") from error
+        _put(merged, key.strip(), value)
+    for key, value in (flags or {}).items():
+        if value is not None:
+            _put(merged, key, value)
+    return parse_config(merged)
+
+
+def parse_config(values: Mapping[str, Any]) -> Config:
+    """Check nested options, as a YAML file holds them; see `load_config`."""
+    try:
+        return TypeAdapter(Config).validate_python(dict(values))
+    except ValidationError as error:
+        problems = _problems(error)
+        message = f"{len(problems)} options are wrong:\n  " + "\n  ".join(problems)
+        raise ConfigError(problems[0] if len(problems) == 1 else message) from error
+
+
+def config_to_dict(config: object) -> dict[str, Any]:
+    """Turn a config or one of its sections into plain nested dicts, as YAML holds it."""
+    return dataclasses.asdict(cast(Any, config))
+
+
+def describe(name: str) -> tuple[str, object]:
+    """Return the description and the default of an option, by its dotted name."""
+    section: Any = Config
+    *parents, last = name.split(".")
+    for parent in parents:
+        section = section.__dataclass_fields__[parent].type
+    field = section.__pydantic_fields__[last]
+    return field.description, field.default
+
+
+def identity_differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, section: object, prefix: str
+) -> list[str]:
+    """Name the identity options that two versions of a section disagree on.
+
+    Args:
+        before: the section as a run folder stored it.
+        now: the section as it is asked for now.
+        section: the schema class.
+        prefix: the section's dotted name, with a final dot.
+
+    Returns:
+        One line each: the option, its value before and its value now.
+    """
+    lines: list[str] = []
+    for name, field in cast(Any, section).__pydantic_fields__.items():
+        if dataclasses.is_dataclass(field.annotation):
+            lines += identity_differences(
+                before.get(name, {}),
+                now[name],
+                section=field.annotation,
+                prefix=f"{prefix}{name}.",
+            )
+        elif field.json_schema_extra["identity"] and before.get(name) != now[name]:
+            lines.append(f"{prefix}{name}: was {before.get(name)!r}, now {now[name]!r}")
+    return lines
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such config file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error})") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected sections with options, found {values!r:.60}")
+    return values
+
+
+def _put(merged: dict[str, Any], dotted: str, value: object) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        inner = merged.setdefault(parent, {})
+        if inner is None:  # a section that is there but empty
+            inner = merged[parent] = {}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{dotted}: {parent} is not a section but {inner!r}")
+        merged = inner
+    merged[last] = value
+
+
+def _problems(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        # For a union such as `int | None`, pydantic adds the member's type name to the location.
+        path = [str(part) for part in problem["loc"] if part not in ("int", "str", "float")]
+        name = ".".join(path)
+        if problem["type"] == "unexpected_keyword_argument":
+            near = difflib.get_close_matches(path[-1], [key for key, _ in _all_options()], n=1)
+            inside = [dotted for key, dotted in _all_options() if near and key == near[0]]
+            did_you_mean = f"; did you mean {inside[0]}?" if inside else ""
+            lines.append(f"{name}: there is no such option{did_you_mean}")
+        else:
+            lines.append(f"{name}: {problem['msg'].lower()}, found {problem['input']!r}")
+    return list(dict.fromkeys(lines))
+
+
+def _all_options(section: Any = Config, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in section.__pydantic_fields__.items():
+        yield name, prefix + name
+        if dataclasses.is_dataclass(field.annotation):
+            yield from _all_options(field.annotation, f"{prefix}{name}.")
