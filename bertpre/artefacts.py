@@ -60,9 +60,12 @@ def write_manifest(folder: Path, kind: Kind, content: Mapping[str, object]) -> N
     from bertpre import __version__
 
     files = {
-        path.relative_to(folder).as_posix(): fingerprint_file(path)
+        path.relative_to(folder).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": fingerprint_file(path),
+        }
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path != folder / MANIFEST
+        if path.is_file() and path != folder / MANIFEST and not path.name.startswith(".")
     }
     body = {
         **content,
@@ -107,20 +110,32 @@ def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
     return dict(manifest)
 
 
-def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Compare every file of an artefact with the fingerprint its manifest has for it.
+def check_files(folder: Path, manifest: Mapping[str, Any], *, content: bool) -> None:
+    """Compare the files of an artefact with what its manifest says of them.
+
+    Args:
+        folder: the artefact.
+        manifest: what `read_manifest` returned for it.
+        content: compare the sha256 of each file too, not only the size.
 
     Raises:
-        DataFormatError: a file is missing or its content differs.
+        DataFormatError: a file is missing or differs.
     """
+    hint = "make the folder again"
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():
-            raise DataFormatError(f"{path}: missing, though the manifest lists it")
-        found = fingerprint_file(path)
-        if found != expected:
+            raise DataFormatError(f"{path}: missing, though the manifest lists it", hint)
+        size = path.stat().st_size
+        if size != expected["bytes"]:
             raise DataFormatError(
-                f"{path}: damaged: sha256 {found[:12]}…, the manifest says {expected[:12]}…"
+                f"{path}: expected {expected['bytes']:,} bytes, found {size:,}", hint
+            )
+        if content and (found := fingerprint_file(path)) != expected["sha256"]:
+            raise DataFormatError(
+                f"{path}: damaged: its sha256 is {found[:12]}…, "
+                f"the manifest says {expected['sha256'][:12]}…",
+                hint,
             )
 
 

@@ -1,0 +1,1 @@
+"""Training: the loop, optimizer, schedule, checkpoints, devices and metrics."""
