@@ -1,0 +1,225 @@
+"""The make-data stage: text to token store, held-out split, and an index of examples."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.artefacts import fingerprint, stage_folder, write_manifest
+from bertpre.config.schema import MakeData
+from bertpre.data.dataset import PretrainingData, map_records, mask_spec_of
+from bertpre.data.export import export_jsonl
+from bertpre.data.pairs import RECORD, SplitDocuments, draw_pairs, pack_sentences, to_records
+from bertpre.data.random64 import derive, permute
+from bertpre.data.report import DataReport, describe_data
+from bertpre.data.split import split_documents
+from bertpre.data.tokenizing import tokenize_corpus
+from bertpre.data.tokens import TokenStore
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.text.corpus import read_documents
+from bertpre.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+MOST_HELD_OUT = 10_000
+DUPE_FACTOR = {"mlm-nsp": 5, "mlm": 1}  # with one pass, the pairs would be memorised
+
+Progress = Callable[[int, int | None], None]
+
+
+def make_data(
+    inputs: Sequence[str | Path],
+    *,
+    tokenizer: str | Path,
+    output: str | Path,
+    config: MakeData | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    export_jsonl_to: str | Path | None = None,
+    on_progress: Progress | None = None,
+) -> DataReport:
+    """Tokenise text once, hold some out, and draw examples from the rest.
+
+    Args:
+        inputs: files or folders of text.
+        tokenizer: a tokenizer folder.
+        output: the data folder to make.
+        config: the stage's options.
+        seed: decides the split, the pairs and static masks.
+        overwrite: replace a finished data folder.
+        export_jsonl_to: also write the training examples, masked, one JSON object a line.
+        on_progress: called with the documents done so far.
+
+    Raises:
+        BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
+    """
+    config = config or MakeData()
+    output = Path(output)
+    loaded = Tokenizer.load(tokenizer)
+    options = asdict(config)
+    del options["workers"]  # it changes how fast, not what
+    passes = config.dupe_factor or DUPE_FACTOR[config.objective]
+    export = None if export_jsonl_to is None else Path(export_jsonl_to)
+    if export is not None and export.exists() and not overwrite:
+        raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
+    identity = fingerprint([options, seed, loaded.fingerprint, _input_state(inputs)])
+    with stage_folder(output, overwrite=overwrite, identity=identity) as work:
+        loaded.save_files(_folder(work / "tokenizer"))
+        tokens = _folder(work / "tokens")
+        tokenize_corpus(
+            (document.sentences for document in read_documents(inputs, config.text)),
+            tokenizer_folder=work / "tokenizer",
+            folder=tokens,
+            workers=config.workers or os.cpu_count() or 1,
+            on_progress=on_progress,
+        )
+        store = TokenStore(tokens)
+        training, held_out = split_documents(store, fraction=config.eval_fraction, seed=seed)
+        if config.objective == "mlm-nsp":
+            _check_pairs_possible(store, training)
+        index = _folder(work / f"index-{config.objective}-{config.max_seq_length}")
+        pass_ends = _write_training_index(index, training, config, seed=seed, passes=passes)
+        held_out_examples = _write_held_out_index(index, held_out, config, seed=seed)
+        unigrams = _count_ids(store, held_out, loaded.vocab_size)
+        unigrams.tofile(index / "unigrams.bin")
+        write_manifest(
+            index,
+            "index",
+            {"seed": seed, "options": {**options, "dupe_factor": passes}, "pass_ends": pass_ends},
+        )
+        report = describe_data(
+            store,
+            map_records(index / "examples.bin"),
+            splits=(training, held_out),
+            unigrams=unigrams,
+            unknown_id=loaded.unk_id,
+            passes=passes,
+            held_out_examples=held_out_examples,
+            max_seq_length=config.max_seq_length,
+            mask_spec=mask_spec_of(options),
+        )
+        manifest = {
+            "index": index.name,
+            "tokenizer": loaded.fingerprint,
+            "vocab_size": loaded.vocab_size,
+            "report": asdict(report),
+        }
+        write_manifest(work, "data", manifest)
+    if export is not None:
+        export_jsonl(PretrainingData(output), export)
+    return report
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def _input_state(inputs: Sequence[str | Path]) -> list[object]:
+    """Tell inputs that changed since an interrupted run from those that did not."""
+    state: list[object] = []
+    for name in inputs:
+        path = Path(name)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                status = file.stat()
+                state.append([str(file), status.st_size, status.st_mtime_ns])
+    return state
+
+
+def _check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
+    hint = (
+        "separate documents by blank lines, or turn next-sentence prediction off with "
+        "--objective mlm"
+    )
+    if training.num_distinct < 2:
+        raise CorpusError(
+            f"next-sentence prediction needs two different documents to draw random sentences "
+            f"from; found {store.num_documents:,} documents, {training.num_distinct} of them "
+            f"different, with {store.num_sentences:,} sentences",
+            hint,
+        )
+    one = int((training.last - training.first == 1).sum())
+    if one == len(training):
+        raise CorpusError(
+            f"next-sentence prediction needs documents of two sentences or more; all "
+            f"{one:,} training documents have one sentence (100 %)",
+            hint,
+        )
+    if one > len(training) / 2:
+        log.warning(
+            "%d of %d training documents (%.0f %%) have one sentence and only give random pairs; "
+            "--objective mlm may suit this text better",
+            one,
+            len(training),
+            100 * one / len(training),
+        )
+
+
+def _rows_of_pass(
+    documents: SplitDocuments, config: MakeData, *, key: int
+) -> Iterable[list[tuple[int, int, int, int, int]]]:
+    if config.objective == "mlm":
+        return pack_sentences(documents, max_seq_length=config.max_seq_length)
+    return draw_pairs(
+        documents,
+        max_seq_length=config.max_seq_length,
+        short_seq_prob=config.short_seq_prob,
+        key=key,
+    )
+
+
+def _write_training_index(
+    index: Path, training: SplitDocuments, config: MakeData, *, seed: int, passes: int
+) -> list[int]:
+    """Write ``examples.bin`` and return how many examples there are after each pass."""
+    ends, total = [], 0
+    with (index / "examples.bin").open("wb") as file:
+        for number in range(passes):
+            rows = iter(_rows_of_pass(training, config, key=derive(seed, "pairs", number)))
+            # A block of documents at a time, so that memory does not grow with the corpus.
+            while block := list(islice(rows, 10_000)):
+                records = to_records([row for document in block for row in document])
+                file.write(records.tobytes())
+                total += len(records)
+            ends.append(total)
+    return ends
+
+
+def _write_held_out_index(
+    index: Path, held_out: SplitDocuments, config: MakeData, *, seed: int
+) -> int:
+    """Write ``held-out.bin``, of one pass, and return how many examples it has."""
+    records = np.zeros(0, RECORD)
+    if len(held_out) == 0:
+        if config.eval_fraction > 0:
+            log.warning("no document has a second sentence to hold out: no held-out loss")
+    elif config.objective == "mlm-nsp" and held_out.num_distinct < 2:
+        log.warning("the held-out text is one document: no held-out examples, as NSP needs two")
+    else:
+        rows = _rows_of_pass(held_out, config, key=derive(seed, "held-out pairs"))
+        records = to_records([row for document in rows for row in document])
+    if len(records) > MOST_HELD_OUT:
+        key = derive(seed, "held-out sample")
+        records = records[np.sort(permute(np.arange(MOST_HELD_OUT), len(records), key))]
+    records.tofile(index / "held-out.bin")
+    return len(records)
+
+
+def _count_ids(
+    store: TokenStore, held_out: SplitDocuments, vocab_size: int
+) -> npt.NDArray[np.int64]:
+    """Count each id in the training text: the unigram model that a loss is compared with."""
+    counts = np.zeros(vocab_size, np.int64)
+    for block in store.id_blocks():
+        counts += np.bincount(block, minlength=vocab_size)
+    for document in range(len(held_out)):
+        offsets = held_out.offsets(document)
+        ids, _ = store.gather(np.array([offsets[0]]), lengths=np.array([offsets[-1] - offsets[0]]))
+        counts -= np.bincount(ids, minlength=vocab_size)
+    return counts

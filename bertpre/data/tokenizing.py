@@ -1,0 +1,163 @@
+"""Documents to token shards, in several processes, with the same bytes whatever their number."""
+
+import hashlib
+import itertools
+import logging
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from bertpre.data.tokens import (
+    ShardWriter,
+    TokenizedDocuments,
+    finished_shards,
+    id_dtype,
+)
+from bertpre.errors import CorpusError
+from bertpre.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+# Large enough that sending work to a process costs little, small enough to keep several busy.
+_BLOCK_CHARACTERS = 500_000
+
+Block = list[tuple[str, ...]]  # documents as sentences
+
+
+def tokenize_corpus(
+    documents: Iterable[tuple[str, ...]],
+    *,
+    tokenizer_folder: Path,
+    folder: Path,
+    workers: int,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> None:
+    """Tokenise documents into shards; shards that are whole already are not made again.
+
+    Args:
+        documents: the corpus, each document as its sentences, the same at each call.
+        tokenizer_folder: what each process loads.
+        folder: where the shards go.
+        workers: processes that tokenise; 1 stays in this one.
+        on_progress: called with the number of documents done.
+
+    Raises:
+        CorpusError: no document has a token.
+    """
+    finished = finished_shards(folder)
+    done = sum(counts["documents"] + counts["empty_documents"] for counts in finished)
+    if finished:
+        log.info("%d finished shards are kept from an earlier run", len(finished))
+    writer = ShardWriter(folder, first=len(finished))
+    rest = itertools.islice(documents, done, None)
+    for part in _tokenize_blocks(_blocks(rest), tokenizer_folder, workers):
+        writer.add(part)
+        done += len(part.document_lengths) + part.empty_documents
+        if on_progress is not None:
+            on_progress(done, None)
+    writer.close()
+    if sum(counts["tokens"] for counts in finished_shards(folder)) == 0:
+        raise CorpusError(
+            f"no token is left of {done:,} documents after normalising",
+            "check that --text-column names the text and that the vocabulary fits it",
+        )
+
+
+def tokenize_documents(documents: Block, tokenizer: Tokenizer) -> TokenizedDocuments:
+    """Tokenise documents; sentences without a token, and documents without one, are left out.
+
+    Args:
+        documents: each as its sentences.
+        tokenizer: decides the ids and where words start.
+    """
+    ids, starts, sentence_lengths, document_lengths, hashes = [], [], [], [], []
+    text_bytes = empty_sentences = empty_documents = 0
+    for sentences in documents:
+        text = "\n".join(sentences).encode()
+        text_bytes += len(text)
+        kept = 0
+        for sentence in sentences:
+            encoding = tokenizer.encode(sentence)
+            if len(encoding.ids) == 0:
+                empty_sentences += 1
+                continue
+            ids.append(encoding.ids)
+            starts.append(encoding.word_starts)
+            sentence_lengths.append(len(encoding.ids))
+            kept += 1
+        if kept == 0:
+            empty_documents += 1
+            continue
+        document_lengths.append(kept)
+        hashes.append(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
+    dtype = id_dtype(tokenizer.vocab_size)
+    return TokenizedDocuments(
+        ids=np.concatenate([*ids, np.zeros(0, dtype)]).astype(dtype),
+        starts=np.concatenate([*starts, np.zeros(0, bool)]).astype(bool),
+        sentence_lengths=np.array(sentence_lengths, np.int64),
+        document_lengths=np.array(document_lengths, np.int64),
+        hashes=np.array(hashes, np.uint64),
+        text_bytes=text_bytes,
+        empty_sentences=empty_sentences,
+        empty_documents=empty_documents,
+    )
+
+
+def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
+    block: Block = []
+    characters = 0
+    for sentences in documents:
+        block.append(sentences)
+        characters += sum(map(len, sentences))
+        if characters >= _BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
+def _tokenize_blocks(
+    blocks: Iterator[Block], tokenizer_folder: Path, workers: int
+) -> Iterator[TokenizedDocuments]:
+    """Tokenise blocks in order; at most two a process are under way, so memory is bounded."""
+    first = list(itertools.islice(blocks, 2))
+    blocks = itertools.chain(first, blocks)
+    if workers == 1 or len(first) < 2:  # a small corpus is done before a process has started
+        tokenizer = Tokenizer.load(tokenizer_folder)
+        for block in blocks:
+            yield tokenize_documents(block, tokenizer)
+        return
+    # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_start_worker, initargs=(tokenizer_folder,)
+    ) as pool:
+        waiting: deque[Future[TokenizedDocuments]] = deque()
+        try:
+            for block in blocks:
+                waiting.append(pool.submit(_tokenize_in_worker, block))
+                if len(waiting) >= 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker_tokenizer: Tokenizer
+
+
+def _start_worker(tokenizer_folder: Path) -> None:
+    global _worker_tokenizer
+    # Ctrl-C goes to every process of the terminal; the parent decides what happens.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _worker_tokenizer = Tokenizer.load(tokenizer_folder)
+
+
+def _tokenize_in_worker(block: Block) -> TokenizedDocuments:
+    return tokenize_documents(block, _worker_tokenizer)
