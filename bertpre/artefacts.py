@@ -173,7 +173,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise ConfigError(
                 f"{what}: another process is writing it", "wait for it, or stop it first"
             ) from error
@@ -193,14 +193,21 @@ def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Pa
         identity: fingerprint of what the content depends on.
 
     Raises:
-        ConfigError: see `check_output`; or another process works on the same output.
+        ConfigError: see `check_output`; or ``output`` cannot be made there, or another process
+            works on it.
     """
     check_output(output, overwrite=overwrite)
+    shown, output = output, output.resolve()  # "." has no name, and a link must stay one
     work = output.with_name(f".{output.name}.partial")
     new_parents = [parent for parent in work.parents if not parent.exists()]
-    work.mkdir(parents=True, exist_ok=True)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{shown}: cannot be made ({error.strerror})", "choose another --output"
+        ) from error
     lock, mark = work / ".lock", work / ".identity"
-    with locked(lock, str(output)):
+    with locked(lock, str(shown)):
         try:
             if not mark.is_file() or mark.read_text() != identity:
                 _empty(work, keep=lock)

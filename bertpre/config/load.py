@@ -20,7 +20,9 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key_node, yaml.ScalarNode):
+                continue  # refused below, with a better message
+            key = self.construct_object(key_node)
             if key in seen:
                 line = key_node.start_mark.line + 1
                 raise yaml.MarkedYAMLError(problem=f"line {line}: {key!r} is there twice")
@@ -61,7 +63,7 @@ def load_config(
             raise ConfigError(f"--set {item}: expected SECTION.KEY=VALUE")
         try:
             value = yaml.load(text, _Loader)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:
             raise ConfigError(f"--set {item}: the value is not valid YAML ({error})") from error
         _put(merged, key.strip(), value)
     for key, value in (flags or {}).items():
@@ -73,7 +75,7 @@ def load_config(
 def parse_config(values: Mapping[str, Any]) -> Config:
     """Check nested options, as a YAML file holds them; see `load_config`."""
     try:
-        return TypeAdapter(Config).validate_python(dict(values))
+        return TypeAdapter(Config).validate_python(_without_empty_sections(values, Config))
     except ValidationError as error:
         problems = _problems(error)
         message = f"{len(problems)} options are wrong:\n  " + "\n  ".join(problems)
@@ -130,7 +132,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: there is no such config file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error})") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: what only looks like a date
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     if values is None:
         return {}
@@ -151,7 +153,21 @@ def _put(merged: dict[str, Any], dotted: str, value: object) -> None:
     merged[last] = value
 
 
+def _without_empty_sections(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
+    # In YAML a section with nothing in it is null; it means the defaults.
+    kept = dict(values)
+    for name, field in section.__pydantic_fields__.items():
+        if dataclasses.is_dataclass(field.annotation) and name in kept:
+            if kept[name] is None:
+                del kept[name]
+            elif isinstance(kept[name], Mapping):
+                kept[name] = _without_empty_sections(kept[name], field.annotation)
+    return kept
+
+
 def _problems(error: ValidationError) -> list[str]:
+    messages: dict[str, list[str]] = {}
+    found: dict[str, object] = {}
     lines = []
     for problem in error.errors():
         # For a union such as `int | None`, pydantic adds the member's type name to the location.
@@ -160,11 +176,20 @@ def _problems(error: ValidationError) -> list[str]:
         if problem["type"] == "unexpected_keyword_argument":
             near = difflib.get_close_matches(path[-1], [key for key, _ in _all_options()], n=1)
             inside = [dotted for key, dotted in _all_options() if near and key == near[0]]
+            # Several sections may have it: most likely the one that was written is meant.
+            inside.sort(key=lambda dotted: not dotted.startswith(f"{path[0]}."))
             did_you_mean = f"; did you mean {inside[0]}?" if inside else ""
             lines.append(f"{name}: there is no such option{did_you_mean}")
+        elif problem["type"] == "dataclass_type":
+            lines.append(f"{name}: expected a section with options, found {problem['input']!r}")
         else:
-            lines.append(f"{name}: {problem['msg'].lower()}, found {problem['input']!r}")
-    return list(dict.fromkeys(lines))
+            messages.setdefault(name, []).append(problem["msg"].lower())
+            found[name] = problem["input"]
+    # A union has one message for each of its members.
+    lines += [
+        f"{name}: {', or '.join(texts)}, found {found[name]!r}" for name, texts in messages.items()
+    ]
+    return lines
 
 
 def _all_options(section: Any = Config, prefix: str = "") -> Iterator[tuple[str, str]]:
