@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,6 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from bertpre.errors import BertpreError
 
@@ -119,3 +121,46 @@ def _plain_progress(what: str, unit: str) -> Callable[[int, int | None], None]:
             err.print(f"{what}: {done:,}{of} {unit}, {rate:,.0f} a second{left}")
 
     return show
+
+
+def examples(lines: Sequence[str]) -> None:
+    """Print decoded training examples; a predicted token ``{seen→was}`` in colour."""
+    out.print("examples, as {what the model sees→what it must predict}:")
+    for line in lines:
+        text = Text(f"  {line}")
+        text.highlight_regex(r"\{\S+→\S+\}", "bold yellow")
+        text.highlight_regex(r"\[(CLS|SEP)\]", "cyan")
+        out.print(text)
+
+
+@contextlib.contextmanager
+def training() -> Iterator[Callable[[Any], None]]:
+    """Show a pretraining run: its summary, a bar of updates, and each line of metrics.
+
+    Yields:
+        A function that takes what `bertpre.training.pretrain.pretrain` tells.
+    """
+    with progress("pretrain", "updates") as on_progress:
+
+        def show(event: Any) -> None:
+            if isinstance(event, dict):
+                table("run", event)
+            elif hasattr(event, "max_steps"):
+                on_progress(event.step, event.max_steps)
+            else:
+                err.print(_metrics_line(event), style="bold" if event.split == "eval" else None)
+
+        yield show
+
+
+def _metrics_line(line: Any) -> str:
+    parts = [f"step {line.step:>7,}", "held out" if line.split == "eval" else "training"]
+    parts.append(f"MLM loss {line.mlm_loss:.3f}, accuracy {line.mlm_accuracy:.3f}")
+    if line.nsp_loss is not None:
+        parts.append(f"NSP loss {line.nsp_loss:.3f}, accuracy {line.nsp_accuracy:.3f}")
+    if line.unigram_loss is not None:
+        parts.append(f"word frequencies alone {line.unigram_loss:.3f}")
+    if line.learning_rate is not None:
+        parts.append(f"rate {line.learning_rate:.2e}, gradient {line.grad_norm:.2f}")
+        parts.append(f"{line.tokens_per_second:,.0f} tokens/s")
+    return " | ".join(parts)

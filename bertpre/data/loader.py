@@ -1,9 +1,9 @@
 """Batches for the device: examples of one update, cut into micro-batches, made one step ahead."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -39,27 +39,19 @@ class Batch:
         """Copy to a device; asynchronously from pinned memory."""
         if device.type == "cpu":
             return self
-        return Batch(
-            max_length=self.max_length,
-            **{
-                name: None if value is None else value.to(device, non_blocking=True)
-                for name, value in self._tensors().items()
-            },
-        )
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> "Batch":
         """Copy to page-locked memory, from which a GPU reads while the CPU goes on."""
-        return Batch(
-            max_length=self.max_length,
-            **{
-                name: None if value is None else value.pin_memory()
-                for name, value in self._tensors().items()
-            },
-        )
+        return self._map(Tensor.pin_memory)
 
-    def _tensors(self) -> dict[str, Tensor | None]:
-        names = [name for name in self.__slots__ if name != "max_length"]
-        return {name: getattr(self, name) for name in names}
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        tensors = {
+            field.name: change(value)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **tensors)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +98,7 @@ def training_batches(
     micro_batch_size: int,
     spec: MaskSpec,
     pin: bool = False,
-) -> Iterator[list[Batch]]:
+) -> Generator[list[Batch]]:
     """Yield the micro-batches of one update after another, without end.
 
     The examples of an update are sorted by length, so that those of a micro-batch are alike; which

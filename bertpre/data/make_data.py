@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.artefacts import fingerprint, stage_folder, write_manifest
+from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.data.dataset import PretrainingData, map_records, mask_spec_of
 from bertpre.data.export import export_jsonl
@@ -61,7 +62,7 @@ def make_data(
     config = config or MakeData()
     output = Path(output)
     loaded = Tokenizer.load(tokenizer)
-    options = asdict(config)
+    options = config_to_dict(config)
     del options["workers"]  # it changes how fast, not what
     passes = config.dupe_factor or DUPE_FACTOR[config.objective]
     export = None if export_jsonl_to is None else Path(export_jsonl_to)

@@ -25,7 +25,8 @@ def build_optimizer(
         Loshchilov and Hutter 2019 for the decay. The bias correction, which BERT's own code
         leaves out, is the paper's (Kingma and Ba 2015).
     """
-    decayed, plain = [], []
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for parameter in model.parameters():
         # Biases and layer norms are the vectors of the model, everything else is a matrix.
         (decayed if parameter.ndim >= 2 else plain).append(parameter)

@@ -1,0 +1,107 @@
+"""``bertpre make-data``."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.config.load import load_config
+
+_SHOWN_EXAMPLES = 3
+
+
+def command(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
+    tokenizer: Annotated[
+        Path, typer.Option("--tokenizer", help="Tokenizer folder, from build-vocab.")
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Data folder to make.")],
+    max_seq_length: Annotated[
+        int | None, option("make_data.max_seq_length", "--max-seq-length")
+    ] = None,
+    objective: Annotated[str | None, option("make_data.objective", "--objective")] = None,
+    dupe_factor: Annotated[int | None, option("make_data.dupe_factor", "--dupe-factor")] = None,
+    short_seq_prob: Annotated[
+        float | None, option("make_data.short_seq_prob", "--short-seq-prob")
+    ] = None,
+    masking: Annotated[str | None, option("make_data.masking", "--masking")] = None,
+    mlm_probability: Annotated[
+        float | None, option("make_data.mlm_probability", "--mlm-probability")
+    ] = None,
+    whole_word_masking: Annotated[
+        bool | None,
+        option("make_data.whole_word_masking", "--whole-word-masking/--no-whole-word-masking"),
+    ] = None,
+    eval_fraction: Annotated[
+        float | None, option("make_data.eval_fraction", "--eval-fraction")
+    ] = None,
+    workers: Annotated[int | None, option("make_data.workers", "--workers")] = None,
+    export_jsonl: Annotated[
+        Path | None,
+        typer.Option("--export-jsonl", help="Also write masked training examples to this file."),
+    ] = None,
+    text_format: Annotated[str | None, option("make_data.text.format", "--format")] = None,
+    text_column: Annotated[
+        str | None, option("make_data.text.text_column", "--text-column")
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
+    ] = False,
+    document: Annotated[str | None, option("make_data.text.document", "--document")] = None,
+    config_file: ConfigFile = None,
+    sets: Sets = None,
+    seed: Seed = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Turn text into examples for pretraining: tokens once, and an index of sentence pairs.
+
+    Example: bertpre make-data corpus.txt --tokenizer tokenizer --output data
+    """
+    config = load_config(
+        config_file,
+        sets=sets or [],
+        flags={
+            "seed": seed,
+            "make_data.max_seq_length": max_seq_length,
+            "make_data.objective": objective,
+            "make_data.dupe_factor": dupe_factor,
+            "make_data.short_seq_prob": short_seq_prob,
+            "make_data.masking": masking,
+            "make_data.mlm_probability": mlm_probability,
+            "make_data.whole_word_masking": whole_word_masking,
+            "make_data.eval_fraction": eval_fraction,
+            "make_data.workers": workers,
+            "make_data.text.format": text_format,
+            "make_data.text.text_column": number_or_name(text_column),
+            "make_data.text.header": False if no_header else None,
+            "make_data.text.document": document,
+        },
+    )
+    from bertpre.cli import render
+    from bertpre.data.make_data import make_data
+    from bertpre.data.report import sample_examples
+
+    render.show_log()
+    with render.progress("make-data", "documents") as on_progress:
+        report = make_data(
+            inputs,
+            tokenizer=tokenizer,
+            output=output,
+            config=config.make_data,
+            seed=config.seed,
+            overwrite=overwrite,
+            export_jsonl_to=export_jsonl,
+            on_progress=on_progress,
+        )
+    render.table(f"{output}", {name: _shown(value) for name, value in asdict(report).items()})
+    render.examples(sample_examples(output, _SHOWN_EXAMPLES))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "none" if value is None else str(value)

@@ -1,0 +1,196 @@
+"""Checkpoints: whole or absent, and enough in them to go on as if nothing had happened.
+
+A checkpoint is a model folder in Hugging Face form with the tokenizer, and ``trainer/`` with the
+optimizer's moments and where training stood. Everything is safetensors and JSON, never pickle.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from bertpre.artefacts import MANIFEST, check_files, read_manifest, write_json, write_manifest
+from bertpre.data.loader import Cursor
+from bertpre.errors import CheckpointError, DataFormatError
+from bertpre.model.weights import load_hugging_face, read_weights, save_weights
+from bertpre.text.tokenizer import Tokenizer
+from bertpre.training.checks import RUN_CONFIG
+
+log = logging.getLogger(__name__)
+
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerState:
+    """Where training stands, beside weights and moments.
+
+    Attributes:
+        cursor: the next example, and the updates done.
+        tokens_seen: real tokens so far.
+        seconds: spent training so far.
+        best_step, best_loss: the kept checkpoint with the lowest held-out MLM loss.
+        execution: what the bits of a result depend on beyond the options: device, precision,
+            threads, micro-batch size, PyTorch version.
+    """
+
+    cursor: Cursor
+    tokens_seen: int
+    seconds: float
+    best_step: int | None
+    best_loss: float | None
+    execution: dict[str, Any]
+
+    def with_candidate(self, loss: float) -> "TrainerState":
+        """Return the state after measuring this step's held-out loss: the best, or not."""
+        if self.best_loss is not None and self.best_loss <= loss:
+            return self
+        return replace(self, best_step=self.cursor.step, best_loss=loss)
+
+
+def save_checkpoint(
+    run: Path,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: TrainerState,
+    tokenizer: Tokenizer,
+    facts: Mapping[str, object],
+) -> Path:
+    """Write ``checkpoints/step-N`` under another name and rename it when whole.
+
+    Args:
+        run: the run folder.
+        model, optimizer, state: what to save.
+        tokenizer: its files go into the checkpoint, so that it needs nothing else.
+        facts: what the manifest says of the model.
+    """
+    final = run / "checkpoints" / f"step-{state.cursor.step:08d}"
+    work = _new_folder(final)
+    trainer = work / "trainer"
+    trainer.mkdir()
+    moments = {
+        f"{name}/{key}": optimizer.state[parameter][key].detach().cpu().contiguous()
+        for name, parameter in model.named_parameters()
+        for key in _MOMENTS
+    }
+    save_file(moments, trainer / "optimizer.safetensors", metadata={"format": "pt"})
+    write_json(trainer / "state.json", asdict(state))
+    _write_model(work, model, tokenizer, {**facts, "step": state.cursor.step})
+    _put(work, final)
+    return final
+
+
+def save_final(
+    run: Path, *, model: nn.Module, tokenizer: Tokenizer, step: int, facts: Mapping[str, object]
+) -> Path:
+    """Write the trained model into ``final``, by which a run is known to be finished."""
+    work = _new_folder(run / "final")
+    _write_model(work, model, tokenizer, {**facts, "step": step})
+    _put(work, run / "final")
+    return run / "final"
+
+
+def load_checkpoint(
+    folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> TrainerState:
+    """Put a checkpoint's weights and moments into a model and its optimizer.
+
+    Raises:
+        CheckpointError: the checkpoint is of another model, or has no trainer state.
+    """
+    load_hugging_face(model, read_weights(folder))
+    try:
+        moments = load_file(folder / "trainer" / "optimizer.safetensors")
+        values = json.loads((folder / "trainer" / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder}: has no trainer state to go on from ({error})") from error
+    for name, parameter in model.named_parameters():
+        # The count of updates stays on the CPU unless the optimizer is a fused one on a GPU.
+        optimizer.state[parameter] = {
+            key: moments[f"{name}/{key}"].to(parameter.device) for key in _MOMENTS
+        }
+    return TrainerState(**{**values, "cursor": Cursor(**values["cursor"])})
+
+
+def newest_whole_checkpoint(run: Path) -> Path | None:
+    """Find the newest checkpoint of a run whose every file is as its manifest says.
+
+    A damaged one is passed over with a warning.
+    """
+    for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
+        try:
+            check_files(folder, read_manifest(folder, "checkpoint"), content=True)
+        except DataFormatError as error:
+            log.warning("%s; the checkpoint before it is used instead", error.message)
+            continue
+        return folder
+    return None
+
+
+def remove_old_checkpoints(run: Path, *, keep: int, best_step: int | None) -> None:
+    """Keep the newest checkpoints and the best one."""
+    for folder in sorted((run / "checkpoints").glob("step-*"))[:-keep]:
+        if best_step is None or folder.name != f"step-{best_step:08d}":
+            shutil.rmtree(folder)
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """Find the model in what a user names: a model folder, or a run folder with one in it.
+
+    Args:
+        path: a checkpoint, a fine-tuned model, a Hugging Face folder, or a run folder, of which
+            ``final`` is taken or else the newest whole checkpoint.
+
+    Raises:
+        CheckpointError: there is no model there.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{path}: there is no such folder; expected a checkpoint or a run folder",
+            "make one with `bertpre pretrain`",
+        )
+    if (path / "config.json").is_file():
+        return path
+    if (path / "final" / MANIFEST).is_file():
+        return path / "final"
+    newest = newest_whole_checkpoint(path)
+    if newest is not None:
+        return newest
+    what = (
+        "a run without a whole checkpoint" if (path / RUN_CONFIG).is_file() else "no model folder"
+    )
+    raise CheckpointError(
+        f"{path}: is {what}; expected config.json, final/ or checkpoints/ in it",
+        "go on with the run, or name another folder",
+    )
+
+
+def _write_model(
+    work: Path, model: nn.Module, tokenizer: Tokenizer, facts: Mapping[str, object]
+) -> None:
+    save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
+    tokenizer.save_files(work)
+    write_manifest(work, "checkpoint", facts)
+
+
+def _new_folder(final: Path) -> Path:
+    work = final.with_name(f".{final.name}.partial")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    return work
+
+
+def _put(work: Path, final: Path) -> None:
+    # What is there can only be a damaged one that the run has passed over.
+    if final.exists():
+        shutil.rmtree(final)
+    work.replace(final)

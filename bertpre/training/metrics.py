@@ -1,0 +1,176 @@
+"""What training measured: one JSON object a line in ``metrics.jsonl``, and ``curves.png``."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.loader import Batch
+
+METRICS = "metrics.jsonl"
+CURVES = "curves.png"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metrics:
+    """One line of ``metrics.jsonl``. Losses are in nats a prediction.
+
+    Attributes:
+        step: updates done.
+        split: "train", of the update's own examples; "eval", of all held-out examples.
+        mlm_loss, mlm_accuracy: over predicted tokens.
+        nsp_loss, nsp_accuracy: over pairs; None without NSP.
+        unigram_loss: the held-out loss of guessing by word frequency; None for train.
+        learning_rate, grad_norm: of the update, the norm before clipping; None for eval.
+        tokens_per_second: real tokens since the last line; None for eval.
+        data_wait_share: share of the time since then that was spent waiting for examples.
+        epoch: passes over the examples, with fraction.
+        tokens_seen: real tokens so far.
+        seconds: spent training so far.
+    """
+
+    step: int
+    split: Literal["train", "eval"]
+    mlm_loss: float
+    mlm_accuracy: float
+    nsp_loss: float | None = None
+    nsp_accuracy: float | None = None
+    unigram_loss: float | None = None
+    learning_rate: float | None = None
+    grad_norm: float | None = None
+    tokens_per_second: float | None = None
+    data_wait_share: float | None = None
+    epoch: float
+    tokens_seen: int
+    seconds: float
+
+
+class MetricsLog:
+    """Appends to a run's ``metrics.jsonl``.
+
+    Args:
+        run: the run folder.
+        step: lines of later steps, which an interrupted run may have left, are cut off.
+    """
+
+    def __init__(self, run: Path, *, step: int) -> None:
+        self._path = run / METRICS
+        kept = [row for row in read_metrics(run) if row["step"] <= step]
+        unfinished = run / f".{METRICS}.partial"
+        unfinished.write_text("".join(f"{json.dumps(row)}\n" for row in kept), encoding="utf-8")
+        unfinished.replace(self._path)
+
+    def write(self, metrics: Metrics) -> None:
+        """Append a line; what does not apply is left out."""
+        row = {key: value for key, value in asdict(metrics).items() if value is not None}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """Read a run's metrics; a last line that a killed process left unfinished is passed over."""
+    path = run / METRICS
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def unigram_loss(data: PretrainingData) -> float | None:
+    """Return the loss on the held-out predictions of guessing by frequency alone.
+
+    It is the cross-entropy in nats under the training text's token frequencies, each count raised
+    by one. A model that stays above it has learnt nothing of context. None if nothing is held out.
+    """
+    log_probabilities = np.log((data.unigrams + 1) / (data.unigrams + 1).sum())
+    total, count = 0.0, 0
+    for start in range(0, len(data.held_out), 1024):
+        labels = data.held_out_examples(start, 1024).mlm_labels
+        total -= float(log_probabilities[labels].sum())
+        count += len(labels)
+    return total / count if count else None
+
+
+def draw_curves(run: Path) -> None:
+    """Draw losses, accuracies and the learning rate of a run so far into its ``curves.png``."""
+    # Imported here because it costs half a second, and without pyplot, which has global state.
+    from matplotlib.figure import Figure
+
+    rows = read_metrics(run)
+    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    panels = figure.subplots(2, 2)
+    plots = [
+        (panels[0, 0], "mlm_loss", "MLM loss (nats)"),
+        (panels[0, 1], "mlm_accuracy", "MLM accuracy"),
+        (panels[1, 0], "nsp_accuracy", "NSP accuracy"),
+        (panels[1, 1], "learning_rate", "learning rate"),
+    ]
+    for panel, name, title in plots:
+        for split, style in (
+            ("train", {"alpha": 0.6, "lw": 1}),
+            ("eval", {"marker": "o", "ms": 3}),
+        ):
+            points = [(r["step"], r[name]) for r in rows if r["split"] == split and name in r]
+            if points:
+                label = {"train": "training", "eval": "held out"}[split]
+                panel.plot(*zip(*points, strict=True), label=label, **style)
+        if name == "mlm_loss":
+            unigram = [row["unigram_loss"] for row in rows if "unigram_loss" in row]
+            if unigram:
+                panel.axhline(unigram[-1], ls="--", c="gray", lw=1, label="word frequencies alone")
+        if not panel.lines:
+            panel.text(0.5, 0.5, "none in this run", ha="center", transform=panel.transAxes)
+        elif name != "learning_rate":
+            panel.legend()
+        panel.set_title(title)
+        panel.set_xlabel("step")
+        panel.grid(alpha=0.3)
+    unfinished = run / f".{CURVES}.partial"
+    figure.savefig(unfinished, format="png", dpi=110)
+    unfinished.replace(run / CURVES)
+
+
+class Rates(NamedTuple):
+    """Real tokens a second, and the share of the time that was spent waiting for examples."""
+
+    tokens_per_second: float
+    data_wait_share: float
+
+
+class Meter:
+    """Measures seconds of training, over all the calls that a run took, and rates between lines.
+
+    Args:
+        seconds_before: spent in earlier calls.
+    """
+
+    def __init__(self, seconds_before: float) -> None:
+        self._before = seconds_before
+        self._start = self._line_start = time.monotonic()
+        self._waited, self._tokens = 0.0, 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far."""
+        return self._before + time.monotonic() - self._start
+
+    def wait_for(self, batches: Iterator[list[Batch]]) -> list[Batch]:
+        """Take the next batches, and count how long that took."""
+        start = time.monotonic()
+        taken = next(batches)
+        self._waited += time.monotonic() - start
+        self._tokens += sum(len(batch.input_ids) for batch in taken)
+        return taken
+
+    def rates(self) -> Rates:
+        """Return the rates since the last call."""
+        now = time.monotonic()
+        elapsed = max(now - self._line_start, 1e-9)
+        rates = Rates(self._tokens / elapsed, self._waited / elapsed)
+        self._line_start, self._waited, self._tokens = now, 0.0, 0
+        return rates
