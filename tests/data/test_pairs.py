@@ -1,0 +1,240 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertpre.data.pairs import (
+    IS_NEXT,
+    NO_LABEL,
+    RANDOM_NEXT,
+    RECORD,
+    SplitDocuments,
+    draw_pairs,
+    pack_sentences,
+    to_records,
+)
+
+
+class Sentences:
+    """Sentence lengths of all documents, as the token store would give their offsets."""
+
+    def __init__(self, documents: list[list[int]]) -> None:
+        self.offsets = np.cumsum([0, *(n for document in documents for n in document)]).tolist()
+
+    def sentence_offsets(self, first: int, last: int) -> list[int]:
+        return self.offsets[first : last + 1]
+
+
+def split_of(documents: list[list[int]], hashes: list[int] | None = None) -> SplitDocuments:
+    ends = np.cumsum([len(document) for document in documents])
+    return SplitDocuments(
+        Sentences(documents),
+        first=ends - [len(document) for document in documents],
+        last=ends,
+        hashes=np.array(range(len(documents)) if hashes is None else hashes, np.uint64),
+    )
+
+
+def pairs_of(documents: SplitDocuments, length: int, short: float = 0.1, key: int = 1):
+    return list(draw_pairs(documents, max_seq_length=length, short_seq_prob=short, key=key))
+
+
+corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), min_size=2, max_size=6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(corpora, st.integers(8, 64), st.integers(0, 2**32))
+def test_every_pair_is_what_its_label_says(corpus: list[list[int]], length: int, key: int) -> None:
+    documents = split_of(corpus)
+    spans = [(documents.offsets(i)[0], documents.offsets(i)[-1]) for i in range(len(corpus))]
+
+    for document, records in enumerate(pairs_of(documents, length, key=key)):
+        low, high = spans[document]
+        previous_end = low
+        for a_start, b_start, a_length, b_length, label in records:
+            assert a_length >= 1
+            assert b_length >= 1
+            assert a_length + b_length <= length - 3
+            assert low <= a_start < a_start + a_length <= high
+            assert a_start >= previous_end  # A never goes back: no text is used twice as A
+            a_end, b_end = a_start + a_length, b_start + b_length
+            if label == IS_NEXT:
+                # B follows A; only truncation can lie between them.
+                assert a_end <= b_start < b_end <= high
+                if a_end != b_start:
+                    assert a_length + b_length == length - 3
+                previous_end = b_end
+            else:
+                assert label == RANDOM_NEXT
+                assert not low <= b_start < high
+                assert any(s <= b_start < b_end <= e for s, e in spans)
+                previous_end = a_end
+
+
+@given(corpora)
+def test_without_truncation_a_pass_walks_through_every_token_once(corpus: list[list[int]]) -> None:
+    documents = split_of(corpus)
+
+    for document, records in enumerate(pairs_of(documents, 10_000, short=0.0)):
+        offsets = documents.offsets(document)
+        walked = sum(a + (b if label == IS_NEXT else 0) for _, _, a, b, label in records)
+        assert walked == offsets[-1] - offsets[0]
+
+
+def test_random_text_of_an_equal_document_is_not_called_random() -> None:
+    # Documents 0, 1, 2 have the same text; a "random" next sentence from one of them may be true.
+    documents = split_of([[3, 3, 3]] * 4, hashes=[7, 7, 7, 8])
+
+    for _ in range(3):
+        for records in pairs_of(documents, 64)[:3]:
+            for _, b_start, _, _, label in records:
+                assert label == IS_NEXT or b_start >= 27
+
+
+def test_the_longest_draw_still_finds_the_only_other_document() -> None:
+    documents = split_of([[3, 3]] * 3000, hashes=[1] * 2999 + [2])
+
+    randoms = [r for records in pairs_of(documents, 64) for r in records if r[4] == RANDOM_NEXT]
+
+    assert len(randoms) > 1000
+    own = [r for r in randoms if r[0] < 2999 * 6]
+    assert all(b_start >= 2999 * 6 for _, b_start, _, _, _ in own)
+
+
+def reference_pairs(corpus: list[list[int]], length: int, short: float, rng: np.random.Generator):
+    """google-research/bert create_instances_from_document, written again from its description.
+
+    Yields (tokens of A, tokens of B, is_random_next) with tokens as (document, place) pairs.
+    """
+    documents = [
+        [[(d, sum(doc[:s]) + t) for t in range(n)] for s, n in enumerate(doc)]
+        for d, doc in enumerate(corpus)
+    ]
+    budget = length - 3
+    for d, document in enumerate(documents):
+        target = budget
+        if rng.random() < short:
+            target = int(rng.integers(2, budget + 1))
+        chunk, i = [], 0
+        while i < len(document):
+            chunk.append(document[i])
+            if i == len(document) - 1 or sum(map(len, chunk)) >= target:
+                a_end = int(rng.integers(1, len(chunk))) if len(chunk) >= 2 else 1
+                a = [t for s in chunk[:a_end] for t in s]
+                if len(chunk) == 1 or rng.random() < 0.5:
+                    is_random = True
+                    while (other := int(rng.integers(len(documents)))) == d:
+                        pass
+                    start = int(rng.integers(len(documents[other])))
+                    b = []
+                    for s in documents[other][start:]:
+                        b += s
+                        if len(b) >= target - len(a):
+                            break
+                    i -= len(chunk) - a_end
+                else:
+                    is_random = False
+                    b = [t for s in chunk[a_end:] for t in s]
+                while len(a) + len(b) > budget:
+                    longer = a if len(a) > len(b) else b
+                    longer.pop(0 if rng.random() < 0.5 else -1)
+                yield a, b, is_random
+                chunk = []
+            i += 1
+
+
+@pytest.mark.parametrize(
+    ("num_documents", "sentences", "tokens", "short"),
+    # A short target holds for a whole document, so that pairs of long ones are not independent:
+    # the standard errors below hold for many short documents only.
+    [(400, (5, 60), (5, 60), 0.0), (1500, (1, 4), (3, 40), 0.3), (300, (2, 12), (20, 150), 0.0)],
+    ids=["prose", "short documents", "long sentences"],
+)
+def test_pairs_are_distributed_as_by_the_reference(
+    num_documents: int, sentences: tuple[int, int], tokens: tuple[int, int], short: float
+) -> None:
+    rng = np.random.default_rng(5)
+    corpus = [
+        rng.integers(*tokens, rng.integers(*sentences), endpoint=True).tolist()
+        for _ in range(num_documents)
+    ]
+    theirs = [pair for _ in range(4) for pair in reference_pairs(corpus, 64, short, rng)]
+    documents = split_of(corpus)
+    starts = np.array([documents.offsets(d)[0] for d in range(num_documents)])
+
+    ours = [
+        r for key in range(4) for records in pairs_of(documents, 64, short, key) for r in records
+    ]
+
+    def close(mine: list[float], other: list[float]) -> bool:
+        # Means within four standard errors of their difference.
+        error = np.hypot(np.std(mine) / len(mine) ** 0.5, np.std(other) / len(other) ** 0.5)
+        return abs(np.mean(mine) - np.mean(other)) <= 4 * max(error, 1e-9)
+
+    assert close([r[4] == RANDOM_NEXT for r in ours], [is_random for _, _, is_random in theirs])
+    assert close([r[2] for r in ours], [len(a) for a, _, _ in theirs])
+    assert close([r[3] for r in ours], [len(b) for _, b, _ in theirs])
+    assert close([r[2] + r[3] == 61 for r in ours], [len(a) + len(b) == 61 for a, b, _ in theirs])
+    assert close([r[2] ** 2 for r in ours], [len(a) ** 2 for a, _, _ in theirs])
+    # Where A and B start within their documents: this is where front truncation shows.
+    assert close([r[0] - starts[starts <= r[0]][-1] for r in ours], [a[0][1] for a, _, _ in theirs])
+    assert close([r[1] - starts[starts <= r[1]][-1] for r in ours], [b[0][1] for _, b, _ in theirs])
+    # 4 passes of the same corpus: the number of pairs is a mean as well.
+    assert len(ours) == pytest.approx(len(theirs), rel=0.03)
+
+
+def test_truncation_takes_from_front_and_back_alike() -> None:
+    documents = split_of([[100, 100]] * 2000)
+
+    records = [r for rs in pairs_of(documents, 64, short=0.0) for r in rs if r[4] == IS_NEXT]
+
+    # Nothing is next in chunks of one long sentence: each sentence alone reaches the target.
+    assert records == []
+    cut = [r[0] % 100 for rs in pairs_of(documents, 64, short=0.0) for r in rs]
+    # A is cut from 100 to 30 or 31 tokens: 69.5 removed, half of them in front, deviation 4.2.
+    assert np.mean(cut) == pytest.approx(69.5 / 2, abs=5 * 4.2 / len(cut) ** 0.5)
+
+
+def test_short_lengths_are_drawn_per_document_from_2_to_the_budget() -> None:
+    documents = split_of([[1] * 61] * 5000)
+
+    pairs = pairs_of(documents, 64, short=1.0)
+
+    first_lengths = [rs[0][2] + rs[0][3] for rs in pairs if rs[0][4] == IS_NEXT]
+    counts = Counter(first_lengths)
+    assert min(counts) == 2
+    assert max(counts) == 61
+    # Uniform on 2..61: about 42 each.
+    expected = len(first_lengths) / 60
+    assert all(abs(counts[n] - expected) < 6 * expected**0.5 for n in range(2, 62))
+
+
+@given(corpora, st.integers(8, 64))
+def test_packing_loses_nothing_and_keeps_documents_apart(
+    corpus: list[list[int]], length: int
+) -> None:
+    documents = split_of(corpus)
+
+    for document, records in enumerate(pack_sentences(documents, max_seq_length=length)):
+        offsets = documents.offsets(document)
+        place = offsets[0]
+        for a_start, _, a_length, b_length, label in records:
+            assert (a_start, b_length, label) == (place, 0, NO_LABEL)
+            assert 1 <= a_length <= length - 2
+            place += a_length
+        assert place == offsets[-1]
+
+
+def test_packing_ends_at_sentence_borders_and_splits_only_what_is_too_long() -> None:
+    documents = split_of([[4, 4, 4, 25, 3]])
+
+    (records,) = pack_sentences(documents, max_seq_length=12)
+
+    assert [(r[0], r[2]) for r in records] == [(0, 8), (8, 4), (12, 10), (22, 10), (32, 8)]
+
+
+def test_a_record_takes_21_bytes() -> None:
+    assert RECORD.itemsize == 21
+    assert to_records([(2**40, 5, 500, 8, 1)])[0].item() == (2**40, 5, 500, 8, 1)

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertpre.data import tokens
+from bertpre.data.tokens import ShardWriter, TokenizedDocuments, TokenStore, finished_shards
+from bertpre.errors import DataFormatError
+
+# Three documents: sentences of 2, 1 | 3 | 1, 1, 2 tokens.
+LENGTHS = [[2, 1], [3], [1, 1, 2]]
+
+
+def part(first_id: int, sentences: list[int]) -> TokenizedDocuments:
+    count = sum(sentences)
+    return TokenizedDocuments(
+        ids=np.arange(first_id, first_id + count, dtype=np.uint16),
+        starts=np.arange(first_id, first_id + count) % 3 == 0,
+        sentence_lengths=np.array(sentences),
+        document_lengths=np.array([len(sentences)]),
+        hashes=np.array([first_id], np.uint64),
+        text_bytes=100,
+        empty_sentences=1,
+        empty_documents=0,
+    )
+
+
+@pytest.fixture(params=[1, 100, 150, 10**6], ids=lambda size: f"shards of {size} bytes")
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> TokenStore:
+    monkeypatch.setattr(tokens, "SHARD_TEXT_BYTES", request.param)
+    writer, first_id = ShardWriter(tmp_path), 0
+    for sentences in LENGTHS:
+        writer.add(part(first_id, sentences))
+        first_id += sum(sentences)
+    writer.close()
+    return TokenStore(tmp_path)
+
+
+def test_store_counts_what_was_written(store: TokenStore) -> None:
+    assert (store.num_tokens, store.num_sentences, store.num_documents) == (10, 6, 3)
+    assert store.empty_sentences == 3
+    assert store.document_starts.tolist() == [0, 2, 3, 6]
+    assert store.document_hashes.tolist() == [0, 3, 6]
+
+
+def test_sentence_offsets_are_global_in_every_shard(store: TokenStore) -> None:
+    assert store.sentence_offsets(0, 2) == [0, 2, 3]
+    assert store.sentence_offsets(2, 3) == [3, 6]
+    assert store.sentence_offsets(4, 6) == [7, 8, 10]
+
+
+def test_gather_reads_runs_across_shards_in_order(store: TokenStore) -> None:
+    ids, starts = store.gather(np.array([8, 0, 4, 3]), np.array([2, 3, 0, 5]))
+
+    assert ids.tolist() == [8, 9, 0, 1, 2, 3, 4, 5, 6, 7]
+    assert starts.tolist() == [i % 3 == 0 for i in ids.tolist()]
+
+
+def test_id_blocks_are_all_tokens_in_order(store: TokenStore) -> None:
+    assert np.concatenate(list(store.id_blocks())).tolist() == list(range(10))
+
+
+def test_a_shard_of_the_wrong_size_is_named_with_both_sizes(store: TokenStore, tmp_path: Path):
+    path = tmp_path / "00000.ids.bin"
+    path.write_bytes(path.read_bytes() + b"\0\0")
+
+    with pytest.raises(DataFormatError, match=r"00000\.ids\.bin: expected \d+ bytes, found \d+"):
+        TokenStore(tmp_path)
+
+
+def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataFormatError, match="holds no finished shard — rerun make-data"):
+        TokenStore(tmp_path)
+
+
+def test_a_shard_without_its_counts_is_not_finished(store: TokenStore, tmp_path: Path) -> None:
+    before = len(finished_shards(tmp_path))
+
+    (tmp_path / f"{before - 1:05d}.json").unlink()
+
+    assert len(finished_shards(tmp_path)) == before - 1
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
+def test_ids_take_two_bytes_while_the_vocabulary_fits(vocab_size: int, dtype: type) -> None:
+    assert tokens.id_dtype(vocab_size) is dtype
