@@ -1,0 +1,176 @@
+"""What is put on the encoder: masked-language-model, next-sentence and classification heads.
+
+Size letters: B batch, N real tokens in the batch, P predicted tokens, D hidden_size, V vocab_size,
+C classes.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertpre.config import schema
+from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
+from bertpre.model.dropout import Dropout
+from bertpre.model.flat import FlatBatch, pad
+
+
+class MlmHead(nn.Module):
+    """Score each vocabulary entry for what stood at a masked token.
+
+    Dense, activation, layer norm, then the word embedding transposed and a bias of its own. The
+    embedding is tied: an argument here, a parameter of the encoder.
+
+    Source: Devlin et al. 2018, section 3.1, task 1; google-research/bert run_pretraining.py,
+        "get_masked_lm_output".
+    """
+
+    def __init__(self, config: schema.Model, *, vocab_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
+        """Return (P, V) for hidden states (P, D) and the embedding (V, D)."""
+        hidden = self.norm(self.activation(self.dense(hidden)))
+        return F.linear(hidden, word_embedding, self.bias)  # (P, D) -> (P, V)
+
+
+class NspHead(nn.Module):
+    """Score "is next" (0) and "random" (1) for a pair of segments.
+
+    Source: Devlin et al. 2018, section 3.1, task 2.
+    """
+
+    def __init__(self, config: schema.Model) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, pooled_output: Tensor) -> Tensor:
+        """Return (B, 2) for pooled output (B, D)."""
+        logits: Tensor = self.dense(pooled_output)
+        return logits
+
+
+class PretrainingLogits(NamedTuple):
+    """``mlm`` (P, V); ``nsp`` (B, 2), absent without that head."""
+
+    mlm: Tensor
+    nsp: Tensor | None
+
+
+class BertForPreTraining(nn.Module):
+    """The encoder with its pretraining heads.
+
+    Args:
+        config: the shape.
+        vocab_size: rows of the word embedding.
+        with_nsp: whether there are a pooler and a next-sentence head.
+    """
+
+    def __init__(self, config: schema.Model, *, vocab_size: int, with_nsp: bool) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, with_pooler=with_nsp)
+        self.mlm = MlmHead(config, vocab_size=vocab_size)
+        self.nsp = NspHead(config) if with_nsp else None
+
+    def forward(self, batch: FlatBatch, predicted: Tensor) -> PretrainingLogits:
+        """Score the vocabulary at the predicted tokens only, and the pair.
+
+        Args:
+            batch: B sequences.
+            predicted: (P,) int64, places in the flat batch.
+        """
+        hidden, pooled_output = self.bert(batch)
+        hidden = hidden.index_select(0, predicted)  # (N, D) -> (P, D)
+        mlm_logits = self.mlm(hidden, self.bert.embeddings.word.weight)
+        nsp_logits = None if self.nsp is None else self.nsp(pooled_output)
+        return PretrainingLogits(mlm_logits, nsp_logits)
+
+
+class PretrainingLoss(NamedTuple):
+    """Sums over the predicted tokens and over the pairs, 0-dimensional.
+
+    Losses are in nats, fp32; correct counts are int64. Sums, as only the trainer knows the counts
+    of the whole global batch to divide by.
+    """
+
+    mlm_loss_sum: Tensor
+    mlm_correct: Tensor
+    nsp_loss_sum: Tensor | None
+    nsp_correct: Tensor | None
+
+
+def pretraining_loss(
+    logits: PretrainingLogits, mlm_labels: Tensor, nsp_labels: Tensor | None
+) -> PretrainingLoss:
+    """Compute cross entropies and count right answers.
+
+    Args:
+        logits: from `BertForPreTraining`, of any precision.
+        mlm_labels: (P,) int64, what stood at the predicted tokens.
+        nsp_labels: (B,) int64, 0 = is next, 1 = random; without them that loss is absent.
+    """
+    mlm_loss_sum, mlm_correct = _cross_entropy(logits.mlm, mlm_labels)
+    if logits.nsp is None or nsp_labels is None:
+        return PretrainingLoss(mlm_loss_sum, mlm_correct, None, None)
+    return PretrainingLoss(mlm_loss_sum, mlm_correct, *_cross_entropy(logits.nsp, nsp_labels))
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    scores = logits.float()  # a sum of thousands of exponentials is 1 % off in bf16
+    loss_sum = F.cross_entropy(scores, labels, reduction="sum")
+    num_correct = (scores.argmax(dim=-1) == labels).sum()
+    return loss_sum, num_correct
+
+
+def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
+    """Average the tokens of each sequence, [CLS] and [SEP] included.
+
+    Args:
+        hidden: (N, D).
+        cu_seqlens: (B + 1,) int32.
+        max_length: length of the longest sequence.
+
+    Returns:
+        (B, D).
+    """
+    sums = pad(hidden, cu_seqlens, max_length).sum(dim=1)  # (N, D) -> (B, T, D) -> (B, D)
+    return sums / cu_seqlens.diff()[:, None]
+
+
+class BertForSequenceClassification(nn.Module):
+    """The encoder with a head for labels: pool, dropout, one dense layer.
+
+    Args:
+        config: the shape; ``hidden_dropout_prob`` is the head's as well.
+        vocab_size: rows of the word embedding.
+        num_labels: C.
+        pooling: "cls" takes the pooler's output; "mean" averages the tokens and has no pooler.
+
+    Source: Devlin et al. 2018, section 4.1.
+    """
+
+    def __init__(
+        self,
+        config: schema.Model,
+        *,
+        vocab_size: int,
+        num_labels: int,
+        pooling: Literal["cls", "mean"],
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, with_pooler=pooling == "cls")
+        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """Return logits (B, C)."""
+        hidden, pooled = self.bert(batch)
+        if pooled is None:
+            pooled = mean_pool(hidden, batch.cu_seqlens, batch.max_length)
+        logits: Tensor = self.classifier(self.dropout(pooled))
+        return logits

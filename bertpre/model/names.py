@@ -1,0 +1,72 @@
+"""What our parameters are called in Hugging Face's BERT; only the fused query-key-value differs."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from bertpre.model.bert import BertModel, EncoderLayer
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+
+_OLD_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+# What some files hold a second time, and where it stands in ours.
+_COPIES = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+# Buffers that some versions stored: always 0, 1, 2 … and 0, 0, 0 …
+BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+
+
+def named_parts(
+    model: BertModel | BertForPreTraining | BertForSequenceClassification,
+) -> dict[str, Tensor]:
+    """Give every parameter its Hugging Face name; the parts of a fused one are views of it."""
+    bert = model if isinstance(model, BertModel) else model.bert
+    embeddings, parts = bert.embeddings, dict[str, Tensor]()
+    parts["bert.embeddings.word_embeddings.weight"] = embeddings.word.weight
+    parts["bert.embeddings.token_type_embeddings.weight"] = embeddings.token_type.weight
+    if embeddings.position is not None:
+        parts["bert.embeddings.position_embeddings.weight"] = embeddings.position.weight
+    dense: dict[str, nn.Linear | nn.LayerNorm] = {"bert.embeddings.LayerNorm": embeddings.norm}
+    for i, layer in enumerate(bert.encoder.layers):
+        assert isinstance(layer, EncoderLayer)
+        prefix = f"bert.encoder.layer.{i}"
+        qkv = layer.attention.qkv
+        for j, name in enumerate(("query", "key", "value")):
+            parts[f"{prefix}.attention.self.{name}.weight"] = qkv.weight.chunk(3)[j]
+            parts[f"{prefix}.attention.self.{name}.bias"] = qkv.bias.chunk(3)[j]
+        dense[f"{prefix}.attention.output.dense"] = layer.attention.output
+        dense[f"{prefix}.attention.output.LayerNorm"] = layer.attention_norm
+        dense[f"{prefix}.intermediate.dense"] = layer.feed_forward.up
+        dense[f"{prefix}.output.dense"] = layer.feed_forward.down
+        dense[f"{prefix}.output.LayerNorm"] = layer.feed_forward_norm
+    if bert.encoder.final_norm is not None:
+        dense["bert.encoder.LayerNorm"] = bert.encoder.final_norm
+    if bert.pooler is not None:
+        dense["bert.pooler.dense"] = bert.pooler.dense
+    if isinstance(model, BertForPreTraining):
+        parts["cls.predictions.bias"] = model.mlm.bias
+        dense["cls.predictions.transform.dense"] = model.mlm.dense
+        dense["cls.predictions.transform.LayerNorm"] = model.mlm.norm
+        if model.nsp is not None:
+            dense["cls.seq_relationship"] = model.nsp.dense
+    elif isinstance(model, BertForSequenceClassification):
+        dense["classifier"] = model.classifier
+    for prefix, module in dense.items():
+        parts[f"{prefix}.weight"], parts[f"{prefix}.bias"] = module.weight, module.bias
+    return parts
+
+
+def canonical_name(name: str, parts: Mapping[str, Tensor]) -> str:
+    """Turn any spelling of a tensor's name into the one that `named_parts` uses.
+
+    Args:
+        name: from a file: without ``bert.``, with ``gamma`` and ``beta``, or a tied copy.
+        parts: the model's, as a copy only stands for something that the model has.
+    """
+    for old, new in _OLD_NAMES:
+        name = name.replace(old, new)
+    if name.startswith(("embeddings.", "encoder.", "pooler.")):
+        name = f"bert.{name}"
+    # Without an MLM head it does not matter whether the decoder is tied.
+    return _COPIES.get(name, name) if "cls.predictions.bias" in parts else name

@@ -1,0 +1,289 @@
+"""Model folders: weights under the names of Hugging Face's BERT, and its config.json.
+
+What that BERT cannot express (pre-norm, sinusoidal positions, mean pooling) is written with
+``model_type: bertpre``, so that the transformers library refuses it instead of loading it wrongly.
+"""
+
+import dataclasses
+import json
+import pickle
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bertpre.config import schema
+from bertpre.errors import CheckpointError
+from bertpre.model.bert import BertModel
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.names import BUFFERS, canonical_name, named_parts
+
+WEIGHTS = "model.safetensors"
+LEGACY_WEIGHTS = "pytorch_model.bin"
+CONFIG = "config.json"
+
+# The options that config.json shares with the model section, under the same names.
+_SHARED = tuple(
+    field.name
+    for field in dataclasses.fields(cast(Any, schema.Model))
+    if field.name not in ("vocab_size", "norm", "position_embeddings")
+)
+
+
+class LoadReport(NamedTuple):
+    """What came of loading weights, as Hugging Face names, each list sorted.
+
+    ``loaded`` and ``new`` make up the model: new ones keep the values they had. ``unused`` are the
+    file's tensors, by its own names, that the model has no place for.
+    """
+
+    loaded: tuple[str, ...]
+    new: tuple[str, ...]
+    unused: tuple[str, ...]
+
+
+class ModelFolder(NamedTuple):
+    """A folder's config.json: as our options, and ``raw`` as it stands there."""
+
+    config: schema.Model
+    vocab_size: int
+    raw: dict[str, Any]
+
+
+def to_hugging_face(
+    model: BertModel | BertForPreTraining | BertForSequenceClassification,
+) -> dict[str, Tensor]:
+    """Copy the parameters out under Hugging Face names.
+
+    Returns:
+        Contiguous fp32 tensors on the CPU, sorted by name; query, key and value apart, the tied
+        decoder left out.
+    """
+    return {
+        name: part.detach().to("cpu", torch.float32, copy=True).contiguous()
+        for name, part in sorted(named_parts(model).items())
+    }
+
+
+def load_hugging_face(
+    model: BertModel | BertForPreTraining | BertForSequenceClassification,
+    tensors: Mapping[str, Tensor],
+    *,
+    source: str | Path = "the weights",
+) -> LoadReport:
+    """Copy tensors with Hugging Face names into the model.
+
+    Accepts names with and without ``bert.``, the old ``gamma`` and ``beta``, stored position
+    buffers, and a decoder that repeats the word embedding. Heads may be missing or of another size
+    for another task: they stay as they are and are reported as new. The encoder must be whole.
+
+    Args:
+        model: its parameters are overwritten.
+        tensors: as `read_weights` gives them.
+        source: where they come from, for messages.
+
+    Raises:
+        CheckpointError: nothing or only part of the encoder is there, or sizes do not fit.
+    """
+    parts = named_parts(model)
+    found: dict[str, Tensor] = {}
+    spelled: dict[str, str] = {}
+    unused: list[str] = []
+    for given, tensor in sorted(tensors.items()):
+        name = canonical_name(given, parts)
+        if name in BUFFERS:
+            continue
+        if name not in parts:
+            unused.append(given)
+        elif name in found and not torch.equal(found[name], tensor):
+            raise CheckpointError(
+                f"{source}: {given} differs from {spelled[name]}, but both are {name} in bertpre",
+                "bertpre ties the MLM decoder to the word embedding; use a checkpoint that does",
+            )
+        else:
+            found[name], spelled[name] = tensor, given
+    for name in [name for name in found if name.startswith("classifier.")]:
+        if found[name].shape != parts[name].shape:  # a head for another set of labels
+            unused.append(spelled.pop(name))
+            del found[name]
+    if not found:
+        raise CheckpointError(
+            f"{source}: none of its {len(tensors)} tensors has a name that BERT has"
+            f" (the first: {_listed(sorted(tensors))})",
+            "is this a BERT checkpoint?",
+        )
+    _check_fit(found, parts, source)
+    with torch.no_grad():
+        for name, tensor in found.items():
+            parts[name].copy_(tensor)
+    new = tuple(sorted(parts.keys() - found.keys()))
+    return LoadReport(tuple(sorted(found)), new, tuple(sorted(unused)))
+
+
+def save_weights(
+    folder: Path,
+    model: BertForPreTraining | BertForSequenceClassification,
+    *,
+    extra_config: Mapping[str, Any] | None = None,
+) -> None:
+    """Write model.safetensors and config.json; equal weights give equal bytes.
+
+    Args:
+        folder: exists.
+        model: on any device.
+        extra_config: more for config.json, such as ``id2label`` or ``pad_token_id``.
+
+    Raises:
+        CheckpointError: the weights cannot be written.
+    """
+    config = {**_config_of(model), **(extra_config or {})}
+    text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8", newline="\n")
+    path = folder / WEIGHTS
+    try:
+        # One key: more come in another order each time.
+        save_file(to_hugging_face(model), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path}: cannot be written ({error})", "check free space and permissions"
+        ) from error
+    shutil.copymode(folder / CONFIG, path)  # save_file leaves it closed to group and others
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read model.safetensors, or else pytorch_model.bin without running code from it.
+
+    Raises:
+        CheckpointError: there is neither, or the file is damaged or holds more than tensors.
+    """
+    path, legacy = folder / WEIGHTS, folder / LEGACY_WEIGHTS
+    if path.is_file():
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"{path}: not a whole safetensors file ({error})", "copy or download it again"
+            ) from error
+    if not legacy.is_file():
+        raise CheckpointError(
+            f"{folder}: has neither {WEIGHTS} nor {LEGACY_WEIGHTS}",
+            "give a checkpoint, a fine-tuned model or a Hugging Face BERT folder",
+        )
+    try:
+        content = torch.load(legacy, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"{legacy}: holds more than tensors, or is damaged; bertpre runs no code from it",
+            f"convert it to {WEIGHTS} where you trust it",
+        ) from error
+    except (RuntimeError, EOFError, LookupError, ValueError, TypeError, OSError) as error:
+        raise CheckpointError(
+            f"{legacy}: not a whole PyTorch file ({type(error).__name__}: {error})",
+            "copy or download it again",
+        ) from error
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+    ):
+        raise CheckpointError(f"{legacy}: expected names with tensors, found something else")
+    return dict(content)
+
+
+def read_model_config(folder: Path) -> ModelFolder:
+    """Read config.json of a bertpre or a Hugging Face BERT folder; unknown keys are ignored.
+
+    Raises:
+        CheckpointError: it is missing or malformed, or describes what bertpre does not compute.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder}: has no {CONFIG}", "give a checkpoint or a Hugging Face BERT folder"
+        )
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {raw!r:.60}")
+    for key, accepted in (
+        ("model_type", ("bert", "bertpre")),
+        ("position_embedding_type", ("absolute",)),
+        ("is_decoder", (False,)),
+    ):
+        if raw.get(key, accepted[0]) not in accepted:
+            expected = " or ".join(map(json.dumps, accepted))
+            raise CheckpointError(
+                f"{path}: {key} is {json.dumps(raw[key])}, expected {expected}",
+                "bertpre reads BERT encoders only",
+            )
+    own = ("norm", "position_embeddings") if raw.get("model_type") == "bertpre" else ()
+    values = {"vocab_size": 30_522}  # what the transformers library takes when it is absent
+    values |= {key: raw[key] for key in (*_SHARED, *own, "vocab_size") if key in raw}
+    try:
+        config = TypeAdapter(schema.Model).validate_python(values)
+    except ValidationError as error:
+        problems = [f"{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors()]
+        raise CheckpointError(f"{path}: " + "; ".join(problems)) from error
+    if config.hidden_size % config.num_attention_heads:
+        raise CheckpointError(
+            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads "
+            f"{config.num_attention_heads}"
+        )
+    vocab_size = cast(int, config.vocab_size)
+    return ModelFolder(dataclasses.replace(cast(Any, config), vocab_size=None), vocab_size, raw)
+
+
+def _config_of(model: BertForPreTraining | BertForSequenceClassification) -> dict[str, Any]:
+    """Describe a model as config.json does."""
+    config = model.bert.config
+    content: dict[str, Any] = {name: getattr(config, name) for name in _SHARED}
+    content |= {"vocab_size": model.bert.vocab_size, "pad_token_id": 0, "classifier_dropout": None}
+    variant: dict[str, Any] = {}
+    if config.norm != "post" or config.position_embeddings != "learned":
+        variant |= {"norm": config.norm, "position_embeddings": config.position_embeddings}
+    if isinstance(model, BertForSequenceClassification):
+        architecture = "ForSequenceClassification"
+        labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
+        content["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        content["label2id"] = {label: i for i, label in enumerate(labels)}
+        if model.bert.pooler is None:
+            variant["pooling"] = "mean"
+    else:
+        architecture = "ForMaskedLM" if model.nsp is None else "ForPreTraining"
+    kind = "bertpre" if variant else "bert"
+    architectures = [kind.capitalize() + architecture]
+    return {**content, **variant, "model_type": kind, "architectures": architectures}
+
+
+def _check_fit(
+    found: Mapping[str, Tensor], parts: Mapping[str, Tensor], source: str | Path
+) -> None:
+    wrong = [
+        f"{name} is {list(tensor.shape)}, the model needs {list(parts[name].shape)}"
+        for name, tensor in sorted(found.items())
+        if tensor.shape != parts[name].shape
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{source}: {wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""),
+            f"the sizes in {CONFIG}, the vocabulary and the weights must agree",
+        )
+    encoder = {name for name in parts if name.startswith(("bert.embeddings.", "bert.encoder."))}
+    missing = sorted(encoder - found.keys())
+    if missing:
+        raise CheckpointError(
+            f"{source}: {len(missing)} of the encoder's {len(encoder)} tensors are missing: "
+            f"{_listed(missing)}",
+            f"the file is not whole, or {CONFIG} describes another model",
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

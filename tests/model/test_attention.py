@@ -1,0 +1,122 @@
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bertpre.config import schema
+from bertpre.model.attention import attention, scaled_dot_product_attention
+from bertpre.model.bert import EncoderLayer, MultiHeadAttention
+
+CU_SEQLENS = torch.tensor([0, 4, 5, 8], dtype=torch.int32)
+
+
+def by_hand(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Vaswani et al. 2017, equation 1, for one head of one sequence, one number at a time."""
+    num_tokens, size = query.shape
+    result = torch.zeros(num_tokens, size)
+    for i in range(num_tokens):
+        scores = [
+            sum(float(query[i, k] * key[j, k]) for k in range(size)) / math.sqrt(size)
+            for j in range(num_tokens)
+        ]
+        total = sum(math.exp(score) for score in scores)
+        for j in range(num_tokens):
+            result[i] += math.exp(scores[j]) / total * value[j]
+    return result
+
+
+@pytest.mark.parametrize(
+    "cu_seqlens", [CU_SEQLENS, torch.tensor([0, 4, 8])], ids=["ragged", "full"]
+)
+def test_attention_equals_a_loop_written_from_the_formula(cu_seqlens: Tensor) -> None:
+    query, key, value = torch.randn(3, 8, 2, 3, generator=torch.Generator().manual_seed(0))
+
+    result = attention(query, key, value, cu_seqlens, 4, dropout_p=0.0, training=True)
+
+    for start, end in itertools.pairwise(cu_seqlens.tolist()):
+        for head in range(2):
+            expected = by_hand(*(x[start:end, head] for x in (query, key, value)))
+            torch.testing.assert_close(result[start:end, head], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_scaled_dot_product_attention_equals_the_library_in_outputs_and_gradients() -> None:
+    generator = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(2, 3, 5, 4, generator=generator, requires_grad=True) for _ in range(3)]
+    keep = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], dtype=torch.bool)
+    weights = torch.randn(2, 3, 5, 4, generator=generator)
+
+    ours = scaled_dot_product_attention(*inputs, keep=keep, dropout_p=0.0)
+    theirs = nn.functional.scaled_dot_product_attention(*inputs, attn_mask=keep[:, None, None])
+    our_gradients = torch.autograd.grad((ours * weights).sum(), inputs)
+    their_gradients = torch.autograd.grad((theirs * weights).sum(), inputs)
+
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(our_gradients, their_gradients, atol=1e-6, rtol=1e-5)
+
+
+def test_attention_drops_probabilities_in_training_only() -> None:
+    query, key, value = torch.randn(3, 8, 2, 3, generator=torch.Generator().manual_seed(0))
+
+    def run(dropout_p: float, training: bool) -> Tensor:
+        return attention(query, key, value, CU_SEQLENS, 4, dropout_p=dropout_p, training=training)
+
+    assert torch.equal(run(0.5, False), run(0.0, True))
+    assert not torch.equal(run(0.5, True), run(0.0, True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_attention_on_a_gpu_equals_the_written_out_form() -> None:
+    query, key, value = torch.randn(3, 8, 2, 16, generator=torch.Generator().manual_seed(0))
+
+    here = attention(query, key, value, CU_SEQLENS, 4, dropout_p=0.0, training=False)
+    there = attention(
+        query.cuda(), key.cuda(), value.cuda(), CU_SEQLENS.cuda(), 4, dropout_p=0.0, training=False
+    )
+
+    torch.testing.assert_close(there.cpu(), here, atol=1e-5, rtol=1e-4)
+
+
+def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    variance = x.var(dim=-1, correction=0, keepdim=True)
+    return (x - x.mean(dim=-1, keepdim=True)) / (
+        variance + norm.eps
+    ).sqrt() * norm.weight + norm.bias
+
+
+def self_attention(x: Tensor, module: MultiHeadAttention) -> Tensor:
+    """Vaswani et al. 2017, section 3.2.2, for one sequence (T, D)."""
+    size = x.shape[1] // module.num_heads
+    query, key, value = (x @ module.qkv.weight.T + module.qkv.bias).chunk(3, dim=1)
+    heads = [
+        by_hand(*(part[:, h * size : (h + 1) * size] for part in (query, key, value)))
+        for h in range(module.num_heads)
+    ]
+    return torch.cat(heads, dim=1) @ module.output.weight.T + module.output.bias
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_encoder_layer_equals_the_formula_of_its_kind(
+    norm: str, make_config: Callable[..., schema.Model], randomize: Callable[[nn.Module], None]
+) -> None:
+    layer = EncoderLayer(make_config(norm=norm, hidden_act="relu"))
+    randomize(layer)
+    x = torch.randn(6, 24, generator=torch.Generator().manual_seed(2))
+
+    with torch.no_grad():
+        result = layer(x, torch.tensor([0, 6], dtype=torch.int32), 6)
+
+        def feed_forward(y: Tensor) -> Tensor:
+            up, down = layer.feed_forward.up, layer.feed_forward.down
+            return (y @ up.weight.T + up.bias).clamp(min=0) @ down.weight.T + down.bias
+
+        if norm == "pre":
+            y = x + self_attention(layer_norm(x, layer.attention_norm), layer.attention)
+            expected = y + feed_forward(layer_norm(y, layer.feed_forward_norm))
+        else:
+            y = layer_norm(x + self_attention(x, layer.attention), layer.attention_norm)
+            expected = layer_norm(y + feed_forward(y), layer.feed_forward_norm)
+    torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)

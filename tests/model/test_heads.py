@@ -1,0 +1,153 @@
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from bertpre.config import schema
+from bertpre.model.bert import initialize
+from bertpre.model.flat import flatten
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    PretrainingLogits,
+    mean_pool,
+    pretraining_loss,
+)
+
+MakeConfig = Callable[..., schema.Model]
+Randomize = Callable[[nn.Module], None]
+
+
+def test_mlm_logits_are_products_with_the_word_embedding(
+    make_config: MakeConfig, randomize: Randomize, pairs
+) -> None:
+    model = BertForPreTraining(make_config(), vocab_size=50, with_nsp=True)
+    randomize(model)
+
+    logits = model(pairs.flat, pairs.predicted)
+
+    hidden = model.bert(pairs.flat).hidden_states[pairs.predicted]
+    transformed = model.mlm.norm(nn.functional.gelu(model.mlm.dense(hidden)))
+    expected = transformed @ model.bert.embeddings.word.weight.T + model.mlm.bias
+    torch.testing.assert_close(logits.mlm, expected, atol=1e-5, rtol=1e-5)
+    assert logits.nsp.shape == (5, 2)
+
+
+def test_only_predicted_positions_reach_the_vocabulary(make_config: MakeConfig, pairs) -> None:
+    model = BertForPreTraining(make_config(), vocab_size=50, with_nsp=False)
+
+    logits = model(pairs.flat, torch.tensor([4, 0, 40]))
+
+    assert logits.mlm.shape == (3, 50)
+    assert logits.nsp is None
+    assert model.bert.pooler is None
+
+
+def test_pretraining_loss_sums_over_tokens_and_pairs() -> None:
+    logits = PretrainingLogits(
+        mlm=torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), nsp=torch.tensor([[3.0, 1.0]])
+    )
+
+    loss = pretraining_loss(logits, torch.tensor([0, 2]), torch.tensor([1]))
+
+    first = -math.log(math.exp(2) / (math.exp(2) + 1 + math.exp(1)))
+    assert loss.mlm_loss_sum.item() == pytest.approx(first + math.log(3), rel=1e-6)
+    assert loss.mlm_correct.item() == 1
+    assert loss.nsp_loss_sum.item() == pytest.approx(math.log(1 + math.exp(2)), rel=1e-6)
+    assert loss.nsp_correct.item() == 0
+
+
+def test_pretraining_loss_without_pairs_has_no_nsp_part() -> None:
+    logits = PretrainingLogits(mlm=torch.zeros(2, 3), nsp=None)
+
+    loss = pretraining_loss(logits, torch.tensor([0, 2]), None)
+
+    assert loss.nsp_loss_sum is None
+    assert loss.nsp_correct is None
+
+
+def test_pretraining_loss_of_bf16_logits_is_computed_in_fp32() -> None:
+    logits = torch.randn(64, 5000, generator=torch.Generator().manual_seed(0)).bfloat16()
+    labels = torch.arange(64)
+
+    loss = pretraining_loss(PretrainingLogits(logits, None), labels, None).mlm_loss_sum
+
+    scores = logits.double()
+    exact = (scores.logsumexp(dim=1) - scores[labels, labels]).sum()
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_first_loss_is_that_of_a_uniform_guess(norm: str, make_config: MakeConfig) -> None:
+    vocab_size = 1000
+    config = make_config(norm=norm, hidden_size=48, max_position_embeddings=32)
+    model = BertForPreTraining(config, vocab_size=vocab_size, with_nsp=True)
+    generator = torch.Generator().manual_seed(3)
+    initialize(model, config.initializer_range, generator)
+    ids = torch.randint(0, vocab_size, (16, 32), generator=generator)
+    predicted = torch.arange(0, 512, 7)
+
+    logits = model(flatten(ids, torch.ones(16, 32)), predicted)
+    loss = pretraining_loss(logits, ids.flatten()[predicted], torch.arange(16) % 2)
+
+    total = loss.mlm_loss_sum / len(predicted) + loss.nsp_loss_sum / 16
+    assert total.item() == pytest.approx(math.log(vocab_size) + math.log(2), rel=0.05)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_sixteen_examples_can_be_learnt_by_heart(norm: str, make_config: MakeConfig) -> None:
+    config = make_config(norm=norm, hidden_size=48, intermediate_size=96)
+    model = BertForPreTraining(config, vocab_size=50, with_nsp=True)
+    generator = torch.Generator().manual_seed(3)
+    initialize(model, config.initializer_range, generator)
+    ids = torch.randint(5, 50, (16, 16), generator=generator)
+    batch, predicted = flatten(ids, torch.ones(16, 16)), torch.arange(1, 256, 6)
+    labels = torch.randint(5, 50, (len(predicted),), generator=generator)
+    is_random_next = torch.randint(0, 2, (16,), generator=generator)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+
+    for _ in range(300):
+        loss = pretraining_loss(model(batch, predicted), labels, is_random_next)
+        total = loss.mlm_loss_sum / len(labels) + loss.nsp_loss_sum / 16
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+
+    assert total.item() < 0.1
+
+
+def test_mean_pool_averages_the_real_tokens() -> None:
+    hidden = torch.tensor([[1.0, 2.0], [3.0, 4.0], [10.0, 20.0]])
+
+    pooled = mean_pool(hidden, torch.tensor([0, 2, 3], dtype=torch.int32), 2)
+
+    assert pooled.tolist() == [[2.0, 3.0], [10.0, 20.0]]
+
+
+def test_classification_from_the_mean_has_no_pooler(
+    make_config: MakeConfig, randomize: Randomize, pairs
+) -> None:
+    model = BertForSequenceClassification(
+        make_config(), vocab_size=50, num_labels=4, pooling="mean"
+    )
+    randomize(model)
+
+    logits = model(pairs.flat)
+
+    hidden = model.bert.forward_padded(pairs.input_ids, pairs.attention_mask, pairs.token_type_ids)
+    lengths = pairs.attention_mask.sum(dim=1, keepdim=True)
+    expected = model.classifier(hidden.sum(dim=1) / lengths)
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    assert model.bert.pooler is None
+
+
+def test_classification_head_drops_in_training_only(make_config: MakeConfig, pairs) -> None:
+    config = make_config(hidden_dropout_prob=0.5)
+    model = BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="cls")
+
+    assert not torch.equal(model(pairs.flat), model(pairs.flat))
+    model.eval()
+    assert torch.equal(model(pairs.flat), model(pairs.flat))

@@ -1,0 +1,485 @@
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from bertpre.config import schema
+from bertpre.errors import CheckpointError
+from bertpre.model.bert import BertModel
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.weights import (
+    load_hugging_face,
+    read_model_config,
+    read_weights,
+    save_weights,
+    to_hugging_face,
+)
+
+MakeConfig = Callable[..., schema.Model]
+Build = Callable[..., BertForPreTraining]
+
+
+@pytest.fixture
+def build(make_config: MakeConfig, randomize: Callable[[nn.Module], None]) -> Build:
+    def build(*, with_nsp: bool = True, **changes: Any) -> BertForPreTraining:
+        model = BertForPreTraining(make_config(**changes), vocab_size=50, with_nsp=with_nsp)
+        randomize(model)
+        return model
+
+    return build
+
+
+def zeros_like(model: BertForPreTraining) -> BertForPreTraining:
+    twin = BertForPreTraining(
+        model.bert.config, vocab_size=model.bert.vocab_size, with_nsp=model.nsp is not None
+    )
+    for parameter in twin.parameters():
+        nn.init.zeros_(parameter)
+    return twin
+
+
+def assert_same_weights(model: nn.Module, other: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, other.get_parameter(name)), name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"with_nsp": False}, {"norm": "pre", "position_embeddings": "sinusoidal"}],
+    ids=["nsp", "mlm", "tutorial"],
+)
+def test_weights_survive_a_round_trip_through_a_folder(
+    changes: dict[str, Any], build: Build, tmp_path: Path
+) -> None:
+    model = build(**changes)
+    twin = zeros_like(model)
+
+    save_weights(tmp_path, model)
+    report = load_hugging_face(twin, read_weights(tmp_path))
+    folder = read_model_config(tmp_path)
+
+    assert_same_weights(model, twin)
+    assert report.new == report.unused == ()
+    assert set(report.loaded) == set(to_hugging_face(model))
+    assert folder.config == model.bert.config
+    assert folder.vocab_size == 50
+
+
+def test_hugging_face_tensors_are_contiguous_fp32_copies_in_order(build: Build) -> None:
+    model = build().bfloat16()
+
+    tensors = to_hugging_face(model)
+
+    assert list(tensors) == sorted(tensors)
+    assert all(t.dtype == torch.float32 and t.is_contiguous() for t in tensors.values())
+    assert "cls.predictions.decoder.weight" not in tensors
+    assert tensors["bert.encoder.layer.1.attention.self.key.weight"].shape == (24, 24)
+    tensors["cls.predictions.bias"].zero_()
+    assert model.mlm.bias.any()
+
+
+def test_equal_weights_give_equal_bytes(build: Build, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+        save_weights(folder, build(), extra_config={"pad_token_id": 3})
+
+    for name in ("model.safetensors", "config.json"):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+    header = (folders[0] / "model.safetensors").read_bytes()[8:]
+    assert header.startswith(b'{"__metadata__":{"format":"pt"},')
+
+
+def test_saved_files_are_as_readable_as_any_other(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+
+    save_weights(tmp_path, build())
+
+    modes = {(tmp_path / name).stat().st_mode for name in ("model.safetensors", "plain")}
+    assert len(modes) == 1
+
+
+def test_config_json_holds_hugging_face_keys(build: Build, tmp_path: Path) -> None:
+    save_weights(tmp_path, build(hidden_act="gelu_new"), extra_config={"pad_token_id": 3})
+
+    assert json.loads((tmp_path / "config.json").read_text()) == {
+        "architectures": ["BertForPreTraining"],
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": None,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "hidden_size": 24,
+        "initializer_range": 0.02,
+        "intermediate_size": 40,
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": 16,
+        "model_type": "bert",
+        "num_attention_heads": 3,
+        "num_hidden_layers": 2,
+        "pad_token_id": 3,
+        "type_vocab_size": 2,
+        "vocab_size": 50,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "pooling", "expected"),
+    [
+        ({}, "cls", {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}),
+        (
+            {},
+            "mean",
+            {
+                "model_type": "bertpre",
+                "architectures": ["BertpreForSequenceClassification"],
+                "pooling": "mean",
+            },
+        ),
+        (
+            {"norm": "pre"},
+            "cls",
+            {"model_type": "bertpre", "norm": "pre", "position_embeddings": "learned"},
+        ),
+    ],
+)
+def test_config_json_of_a_classifier_names_its_kind_and_labels(
+    changes: dict[str, Any],
+    pooling: Any,
+    expected: dict[str, Any],
+    make_config: MakeConfig,
+    tmp_path: Path,
+) -> None:
+    model = BertForSequenceClassification(
+        make_config(**changes), vocab_size=50, num_labels=2, pooling=pooling
+    )
+
+    save_weights(tmp_path, model)
+
+    raw = read_model_config(tmp_path).raw
+    assert raw | expected == raw
+    assert raw["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+    assert raw["label2id"] == {"LABEL_0": 0, "LABEL_1": 1}
+
+
+def old_spelling(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def with_buffers_and_decoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        **tensors,
+        "bert.embeddings.position_ids": torch.arange(16)[None],
+        "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"],
+        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"],
+    }
+
+
+def with_decoder_bias_only(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+    return tensors
+
+
+def in_half_precision(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.half() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    "spell", [old_spelling, with_buffers_and_decoder, with_decoder_bias_only, in_half_precision]
+)
+def test_other_spellings_of_the_same_weights_load(
+    spell: Callable[[dict[str, Tensor]], dict[str, Tensor]], build: Build
+) -> None:
+    model = build().half().float()  # so that half precision is exact
+    twin = zeros_like(model)
+
+    report = load_hugging_face(twin, spell(to_hugging_face(model)))
+
+    assert_same_weights(model, twin)
+    assert report.new == report.unused == ()
+
+
+def test_an_encoder_without_prefix_loads_and_the_rest_is_listed(build: Build) -> None:
+    source, model = build(), build()
+    tensors = {
+        name.removeprefix("bert."): tensor
+        for name, tensor in to_hugging_face(source).items()
+        if name.startswith("bert.") and "pooler" not in name
+    }
+    tensors["qa_outputs.weight"] = torch.zeros(2, 24)
+
+    report = load_hugging_face(model, tensors)
+
+    assert report.unused == ("qa_outputs.weight",)
+    assert report.new == (
+        "bert.pooler.dense.bias",
+        "bert.pooler.dense.weight",
+        "cls.predictions.bias",
+        "cls.predictions.transform.LayerNorm.bias",
+        "cls.predictions.transform.LayerNorm.weight",
+        "cls.predictions.transform.dense.bias",
+        "cls.predictions.transform.dense.weight",
+        "cls.seq_relationship.bias",
+        "cls.seq_relationship.weight",
+    )
+
+
+def test_a_head_for_other_labels_stays_new(make_config: MakeConfig) -> None:
+    five, three = (
+        BertForSequenceClassification(make_config(), vocab_size=50, num_labels=n, pooling="cls")
+        for n in (5, 3)
+    )
+    before = three.classifier.weight.clone()
+
+    report = load_hugging_face(three, to_hugging_face(five))
+
+    assert report.new == report.unused == ("classifier.bias", "classifier.weight")
+    assert torch.equal(three.classifier.weight, before)
+
+
+def test_an_untied_decoder_matters_only_with_an_mlm_head(
+    build: Build, make_config: MakeConfig
+) -> None:
+    tensors = to_hugging_face(build())
+    tensors["cls.predictions.decoder.weight"] = torch.zeros(50, 24)
+    classifier = BertForSequenceClassification(
+        make_config(), vocab_size=50, num_labels=3, pooling="cls"
+    )
+
+    load_hugging_face(classifier, tensors)
+    with pytest.raises(CheckpointError) as caught:
+        load_hugging_face(build(), tensors, source="run/final")
+
+    assert str(caught.value) == (
+        "run/final: cls.predictions.decoder.weight differs from "
+        "bert.embeddings.word_embeddings.weight, but both are "
+        "bert.embeddings.word_embeddings.weight in bertpre — bertpre ties the MLM decoder to the "
+        "word embedding; use a checkpoint that does"
+    )
+
+
+def test_no_matching_name_is_an_error(build: Build) -> None:
+    tensors = {f"h.{i}.attn.c_attn.weight": torch.zeros(2) for i in range(4)}
+
+    with pytest.raises(CheckpointError) as caught:
+        load_hugging_face(build(), tensors, source="gpt")
+
+    assert str(caught.value) == (
+        "gpt: none of its 4 tensors has a name that BERT has (the first: h.0.attn.c_attn.weight, "
+        "h.1.attn.c_attn.weight, h.2.attn.c_attn.weight, …) — is this a BERT checkpoint?"
+    )
+
+
+def test_another_vocabulary_is_an_error_with_both_shapes(build: Build, make_config) -> None:
+    model = BertForPreTraining(make_config(), vocab_size=53, with_nsp=True)
+
+    with pytest.raises(CheckpointError) as caught:
+        load_hugging_face(model, to_hugging_face(build()))
+
+    assert str(caught.value) == (
+        "the weights: bert.embeddings.word_embeddings.weight is [50, 24], the model needs "
+        "[53, 24] (and 1 more) — the sizes in config.json, the vocabulary and the weights must "
+        "agree"
+    )
+
+
+def test_an_encoder_with_a_gap_is_an_error_and_changes_nothing(build: Build) -> None:
+    model = build()
+    before = to_hugging_face(model)
+    tensors = {
+        name: tensor + 1 for name, tensor in before.items() if ".layer.1.attention" not in name
+    }
+
+    with pytest.raises(CheckpointError) as caught:
+        load_hugging_face(model, tensors)
+
+    assert str(caught.value) == (
+        "the weights: 10 of the encoder's 37 tensors are missing: "
+        "bert.encoder.layer.1.attention.output.LayerNorm.bias, "
+        "bert.encoder.layer.1.attention.output.LayerNorm.weight, "
+        "bert.encoder.layer.1.attention.output.dense.bias, … — the file is not whole, or "
+        "config.json describes another model"
+    )
+    assert all(torch.equal(t, before[name]) for name, t in to_hugging_face(model).items())
+
+
+def test_weights_that_cannot_be_written_are_an_error(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").mkdir()
+
+    with pytest.raises(CheckpointError, match=r"model.safetensors: cannot be written .*free space"):
+        save_weights(tmp_path, build())
+
+
+def test_legacy_weights_are_read(build: Build, tmp_path: Path) -> None:
+    tensors = to_hugging_face(build())
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+
+    read = read_weights(tmp_path)
+
+    assert read.keys() == tensors.keys()
+    assert all(torch.equal(read[name], tensors[name]) for name in tensors)
+
+
+def test_a_folder_without_weights_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"has neither model.safetensors nor pytorch_model.bin — give a"
+    ):
+        read_weights(tmp_path)
+
+
+def test_a_damaged_safetensors_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(1000)}, path)
+    path.write_bytes(path.read_bytes()[:2000])
+
+    with pytest.raises(
+        CheckpointError, match=r"model.safetensors: not a whole safetensors file .* again"
+    ):
+        read_weights(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk" * 100, b"PK\x03\x04junk", None])
+def test_a_damaged_legacy_file_is_an_error(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    if content is None:
+        torch.save({"a": torch.zeros(1000)}, path)
+        content = path.read_bytes()[:2000]
+    path.write_bytes(content)
+
+    with pytest.raises(CheckpointError, match=r"pytorch_model.bin: (not a whole|holds more than)"):
+        read_weights(tmp_path)
+
+
+class RunsCode:
+    """Makes a folder when unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+def test_a_legacy_file_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    torch.save({"a": RunsCode(str(tmp_path / "made"))}, tmp_path / "pytorch_model.bin")
+
+    with pytest.raises(CheckpointError) as caught:
+        read_weights(tmp_path)
+
+    assert str(caught.value) == (
+        f"{tmp_path}/pytorch_model.bin: holds more than tensors, or is damaged; bertpre runs no "
+        "code from it — convert it to model.safetensors where you trust it"
+    )
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_legacy_file_of_something_else_is_an_error(tmp_path: Path) -> None:
+    torch.save({"model": {"a": torch.zeros(2)}}, tmp_path / "pytorch_model.bin")
+
+    with pytest.raises(CheckpointError, match="expected names with tensors, found something else"):
+        read_weights(tmp_path)
+
+
+def write_config(folder: Path, **content: Any) -> None:
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def test_read_model_config_ignores_what_it_does_not_know(tmp_path: Path) -> None:
+    write_config(
+        tmp_path,
+        vocab_size=402,
+        hidden_size=16,
+        num_attention_heads=2,
+        output_past=True,
+        norm="pre",  # not a key of model_type bert
+        position_embedding_type="absolute",
+        hidden_dropout_prob=0,
+    )
+
+    folder = read_model_config(tmp_path)
+
+    assert folder.vocab_size == 402
+    assert folder.config == schema.Model(
+        hidden_size=16, num_attention_heads=2, hidden_dropout_prob=0.0
+    )
+    assert folder.raw["output_past"] is True
+
+
+def test_read_model_config_takes_the_library_defaults_for_absent_keys(tmp_path: Path) -> None:
+    write_config(tmp_path, model_type="bert")
+
+    folder = read_model_config(tmp_path)
+
+    assert folder.vocab_size == 30_522  # transformers.BertConfig()
+    assert folder.config == schema.Model()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"model_type": "gpt2"}, 'model_type is "gpt2", expected "bert" or "bertpre" — bertpre'),
+        (
+            {"position_embedding_type": "relative_key"},
+            'position_embedding_type is "relative_key", expected "absolute"',
+        ),
+        ({"is_decoder": True}, "is_decoder is true, expected false"),
+        (
+            {"hidden_act": "swish", "num_hidden_layers": 0},
+            "num_hidden_layers: Input should be greater than or equal to 1, found 0; "
+            "hidden_act: Input should be 'gelu', 'gelu_new' or 'relu', found 'swish'",
+        ),
+        (
+            {"hidden_size": 20},
+            "hidden_size 20 is not a multiple of num_attention_heads 12",
+        ),
+        ({"vocab_size": "many"}, "vocab_size: Input should be a valid integer, found 'many'"),
+    ],
+)
+def test_read_model_config_refuses_what_bertpre_does_not_compute(
+    content: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    write_config(tmp_path, **content)
+
+    with pytest.raises(CheckpointError) as caught:
+        read_model_config(tmp_path)
+
+    assert f"{tmp_path}/config.json: {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "config.json: not valid JSON"),
+        ("[1, 2]", r"config.json: expected a JSON object, found \[1, 2\]"),
+        (None, "has no config.json — give a checkpoint or a Hugging Face BERT folder"),
+    ],
+)
+def test_read_model_config_refuses_a_file_that_is_none(
+    text: str | None, message: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+
+    with pytest.raises(CheckpointError, match=message):
+        read_model_config(tmp_path)
+
+
+def test_a_bare_encoder_exchanges_weights_too(build: Build, make_config: MakeConfig) -> None:
+    source = build()
+    encoder = BertModel(make_config(), vocab_size=50)
+
+    report = load_hugging_face(encoder, to_hugging_face(source))
+
+    assert_same_weights(encoder, source.bert)
+    assert report.new == ()
+    assert all(name.startswith("cls.") for name in report.unused)
