@@ -14,7 +14,7 @@ from bertpre.model.bert import (
     initialize,
     sinusoidal_positions,
 )
-from bertpre.model.flat import flatten
+from bertpre.model.flat import FlatTokens, flatten
 
 MakeConfig = Callable[..., schema.Model]
 VARIANTS = [
@@ -128,51 +128,61 @@ def test_dropout_is_active_in_training_only(make_config: MakeConfig, pairs) -> N
     assert torch.equal(model(pairs.flat).hidden_states, model(pairs.flat).hidden_states)
 
 
-def gradient(model: BertModel, pairs, weights: Tensor) -> Tensor:
+def test_a_pre_norm_stack_ends_with_a_layer_norm(make_config: MakeConfig, pairs) -> None:
+    model = BertModel(make_config(norm="pre"), vocab_size=50)
+    initialize(model, 0.2, torch.Generator().manual_seed(0))
+
+    hidden = model(pairs.flat).hidden_states
+
+    # Layer norms start with scale 1 and shift 0.
+    torch.testing.assert_close(hidden.mean(dim=1), torch.zeros(41), atol=1e-5, rtol=0)
+    torch.testing.assert_close(hidden.std(dim=1, correction=0), torch.ones(41), atol=1e-4, rtol=0)
+
+
+def gradient(model: BertModel, batch: FlatTokens, weights: Tensor) -> Tensor:
     model.zero_grad()
-    (model(pairs.flat).hidden_states.float() * weights).sum().backward()
-    grads = [p.grad.flatten() for p in model.encoder.parameters()]
-    return torch.cat([model.embeddings.word.weight.grad.flatten(), *grads])
+    (model(batch).hidden_states * weights).sum().backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
 def test_the_backward_pass_repeats_bit_for_bit_on_two_threads(model: BertModel) -> None:
     generator = torch.Generator().manual_seed(0)
-    # Few distinct ids in many tokens: the sums over repeated ids are where order could change.
-    ids = torch.randint(1, 4, (64, 16), generator=generator)
-    mask = torch.arange(16) < torch.randint(4, 17, (64, 1), generator=generator)
-    batch = flatten(ids, mask)
+    # Few distinct ids in many tokens: sums over repeated ids are where the order could change.
+    ids = torch.randint(1, 4, (256, 16), generator=generator)
+    batch = flatten(ids, torch.arange(16) < torch.randint(4, 17, (256, 1), generator=generator))
     weights = torch.randn(len(batch.input_ids), 24, generator=generator)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
 
-    results = []
-    for _ in range(3):
-        model.zero_grad()
-        (model(batch).hidden_states * weights).sum().backward()
-        results.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    results = [gradient(model, batch, weights) for _ in range(4)]
 
     torch.set_num_threads(threads)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    assert all(torch.equal(results[0], other) for other in results[1:])
 
 
-def test_bf16_autocast_keeps_layer_norm_in_fp32_and_gradients_close(
+def test_bf16_autocast_keeps_hidden_states_in_fp32_and_gradients_close(
     model: BertModel, pairs
 ) -> None:
     weights = torch.randn(41, 24, generator=torch.Generator().manual_seed(0))
-    seen: list[torch.dtype] = []
-    for module in model.modules():
-        if isinstance(module, LayerNorm):
-            module.register_forward_hook(lambda _, __, output: seen.append(output.dtype))
 
-    exact = gradient(model, pairs, weights)
-    seen.clear()
+    exact = gradient(model, pairs.flat, weights)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = gradient(model, pairs, weights)
+        dtype = model(pairs.flat).hidden_states.dtype
+        rounded = gradient(model, pairs.flat, weights)
 
-    assert seen
-    assert set(seen) == {torch.float32}
+    assert dtype == torch.float32
     assert torch.cosine_similarity(exact, rounded, dim=0) > 0.999
+
+
+def test_layer_norm_of_bf16_is_computed_and_returned_in_fp32() -> None:
+    values = torch.randn(4, 512, generator=torch.Generator().manual_seed(0)).bfloat16()
+
+    with torch.autocast("cpu", torch.bfloat16):
+        result = LayerNorm(512, eps=1e-12)(values)
+
+    exact = values.double()
+    exact = (exact - exact.mean(1, keepdim=True)) / exact.std(1, keepdim=True, correction=0)
+    torch.testing.assert_close(result, exact.float(), atol=1e-5, rtol=1e-5)
 
 
 def test_initialize_draws_truncated_normals_from_its_generator_only(

@@ -147,6 +147,7 @@ def test_classification_from_the_mean_has_no_pooler(
 def test_classification_head_drops_in_training_only(make_config: MakeConfig, pairs) -> None:
     config = make_config(hidden_dropout_prob=0.5)
     model = BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="cls")
+    model.bert.eval()
 
     assert not torch.equal(model(pairs.flat), model(pairs.flat))
     model.eval()
