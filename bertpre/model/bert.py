@@ -73,7 +73,10 @@ class BertEmbeddings(nn.Module):
             self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         else:
             table = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
-            self.register_buffer("sinusoidal", table, persistent=False)
+            # Of size 1 they would drown fresh token embeddings, and nothing would be learnt. Where
+            # the Transformer scales tokens up (section 3.4), we scale positions down: a tied
+            # output layer wants small tokens, and segments keep their share.
+            self.register_buffer("sinusoidal", config.initializer_range * table, persistent=False)
         self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 

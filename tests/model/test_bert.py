@@ -59,19 +59,25 @@ def test_sinusoidal_positions_are_no_weights(make_config: MakeConfig) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
 def test_embeddings_are_the_normalised_sum_of_token_segment_and_position(
-    make_config: MakeConfig, randomize: Callable[[nn.Module], None]
+    kind: str, make_config: MakeConfig, randomize: Callable[[nn.Module], None]
 ) -> None:
-    embeddings = BertEmbeddings(make_config(), vocab_size=50)
+    embeddings = BertEmbeddings(
+        make_config(position_embeddings=kind, initializer_range=0.05), vocab_size=50
+    )
     randomize(embeddings)
     ids, segments = torch.tensor([[7, 7, 9]]), torch.tensor([[0, 1, 1]])
 
     hidden = embeddings(flatten(ids, torch.ones(1, 3), segments))
 
     word, segment = embeddings.word.weight, embeddings.token_type.weight
-    position = embeddings.position.weight
-    for row, (token, kind) in enumerate([(7, 0), (7, 1), (9, 1)]):
-        total = word[token] + segment[kind] + position[row]
+    if kind == "learned":
+        position = embeddings.position.weight
+    else:
+        position = 0.05 * sinusoidal_positions(16, 24)  # of the size of fresh token embeddings
+    for row, (token, kind_of_segment) in enumerate([(7, 0), (7, 1), (9, 1)]):
+        total = word[token] + segment[kind_of_segment] + position[row]
         scaled = (total - total.mean()) / total.std(correction=0)
         expected = scaled * embeddings.norm.weight + embeddings.norm.bias
         torch.testing.assert_close(hidden[row], expected, atol=1e-5, rtol=1e-5)
