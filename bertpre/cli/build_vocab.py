@@ -1,0 +1,99 @@
+"""``bertpre build-vocab``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.config.load import load_config
+
+if TYPE_CHECKING:
+    from bertpre.text.vocabulary import VocabReport
+
+
+def command(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
+    output: Annotated[Path, typer.Option("--output", help="Tokenizer folder to make.")],
+    vocab_size: Annotated[int | None, option("build_vocab.vocab_size", "--vocab-size")] = None,
+    min_frequency: Annotated[
+        int | None, option("build_vocab.min_frequency", "--min-frequency")
+    ] = None,
+    token_mode: Annotated[str | None, option("build_vocab.token_mode", "--token-mode")] = None,
+    lowercase: Annotated[
+        bool | None, option("build_vocab.lowercase", "--lowercase/--no-lowercase")
+    ] = None,
+    strip_accents: Annotated[
+        bool | None, option("build_vocab.strip_accents", "--strip-accents/--no-strip-accents")
+    ] = None,
+    text_format: Annotated[str | None, option("build_vocab.text.format", "--format")] = None,
+    text_column: Annotated[
+        str | None, option("build_vocab.text.text_column", "--text-column")
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
+    ] = False,
+    document: Annotated[str | None, option("build_vocab.text.document", "--document")] = None,
+    config_file: ConfigFile = None,
+    sets: Sets = None,
+    seed: Seed = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a vocabulary from text: WordPiece, or whole tokens.
+
+    Example: bertpre build-vocab corpus.txt --output tokenizer --vocab-size 8000
+    """
+    config = load_config(
+        config_file,
+        sets=sets or [],
+        flags={
+            "seed": seed,
+            "build_vocab.vocab_size": vocab_size,
+            "build_vocab.min_frequency": min_frequency,
+            "build_vocab.token_mode": token_mode,
+            "build_vocab.lowercase": lowercase,
+            "build_vocab.strip_accents": strip_accents,
+            "build_vocab.text.format": text_format,
+            "build_vocab.text.text_column": number_or_name(text_column),
+            "build_vocab.text.header": False if no_header else None,
+            "build_vocab.text.document": document,
+        },
+    )
+    from bertpre.cli import render
+    from bertpre.text.vocabulary import build_vocab
+
+    render.show_log()
+    with render.progress("build-vocab", "bytes") as on_progress:
+        report = build_vocab(
+            inputs,
+            output,
+            config.build_vocab,
+            overwrite=overwrite,
+            on_progress=on_progress,
+        )
+    render.table(f"{output}", _rows(report, whole=config.build_vocab.token_mode == "whole"))
+
+
+def _rows(report: "VocabReport", *, whole: bool) -> dict[str, str]:
+    corpus = report.corpus
+    unit = "tokens" if whole else "characters"
+    rows = {
+        "documents": f"{corpus.documents:,}",
+        "sentences": f"{corpus.sentences:,}",
+        "characters": f"{corpus.characters:,}",
+        "words": f"{report.words:,} ({report.distinct_words:,} distinct)",
+        "vocabulary": f"{report.vocab_size:,} entries of {report.vocab_size_asked:,} asked for",
+        f"{unit} left out": f"{report.left_out:,}",
+        "words that become [UNK]": f"{100 * report.unk_rate:.3f} %",
+        "pieces per word": f"{report.pieces_per_word:.3f}",
+    }
+    if report.left_out:
+        most = ", ".join(f"{what!r} {count:,}" for what, count in report.left_out_most_frequent)
+        rows[f"{unit} left out"] += f", the most frequent being {most}"
+    counted = {
+        "words over 100 characters, cut": report.cut_words,
+        "rare words not counted": report.forgotten_words,
+        "empty documents skipped": corpus.empty_documents,
+        "unusable records skipped": corpus.bad_records,
+    }
+    return rows | {name: f"{count:,}" for name, count in counted.items() if count}

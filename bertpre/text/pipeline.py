@@ -1,0 +1,166 @@
+"""What happens to text before it is looked up in a vocabulary, as tokenizer.json stores it.
+
+Our own pipeline deviates from BERT's in what `make_backend` says; a foreign BERT tokenizer keeps
+its own.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONTINUATION = "##"
+LONGEST_WORD = 100  # characters; the library turns longer words into [UNK]
+
+# BERT's cleaning removes these without leaving a space, which would glue two words together:
+# vertical tab, form feed, information separators, next line, zero width space, direction marks.
+_SPACES = r"[\x0B\x0C\x1C-\x1F\x{85}\x{200B}\x{200E}\x{200F}]"
+
+# Han characters that every Unicode version knows: BERT makes each a word of its own, so they can
+# be cut out, and memoised, before the library sees them.
+_HAN = re.compile(r"[一-龥]")
+_OWN_CHUNKS = re.compile(r"[一-龥]|[^\s一-龥]+")
+# A foreign tokenizer may glue what other white space separates, so it gets that to decide.
+_BERT_CHUNKS = re.compile(r"[一-龥]|[^ \t\n\r一-龥]+")
+_BERT_SPACED_CHUNKS = re.compile(r"[^ \t\n\r]+")
+
+Splitter = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """How a tokenizer of our own treats text."""
+
+    whole: bool  # one entry for each white-space token
+    lowercase: bool
+    strip_accents: bool
+
+
+def make_normalizer(rules: Rules) -> normalizers.Normalizer:
+    """Build the normalizer: spaces, BERT's cleaning, then composed characters (NFC).
+
+    NFC makes é one character however it was typed, and Korean syllables whole again after accents
+    were stripped.
+    """
+    return normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(_SPACES), " "),
+            normalizers.BertNormalizer(
+                clean_text=True,
+                handle_chinese_chars=not rules.whole,
+                strip_accents=rules.strip_accents,
+                lowercase=rules.lowercase,
+            ),
+            normalizers.NFC(),
+        ]
+    )
+
+
+def make_pre_tokenizer(*, whole: bool) -> pre_tokenizers.PreTokenizer:
+    """Build what splits normalised text into words: at white space, and around punctuation."""
+    if whole:
+        return pre_tokenizers.WhitespaceSplit()
+    cut = pre_tokenizers.Split(Regex(f".{{{LONGEST_WORD}}}"), "isolated")
+    return pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), cut])
+
+
+def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
+    """Build the library's tokenizer for a finished vocabulary of our own.
+
+    Deviates from the reference on purpose: more characters count as spaces, words over 100
+    characters are cut instead of unknown, text is composed (NFC), and lowercasing does not imply
+    stripping accents.
+
+    Args:
+        tokens: every entry in the order of its id; `SPECIAL_TOKENS` come first.
+        rules: how text is treated.
+    """
+    vocab = {token: i for i, token in enumerate(tokens)}
+    if rules.whole:
+        backend = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
+    else:
+        backend = Tokenizer(
+            models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
+        )
+        backend.decoder = decoders.WordPiece(prefix=CONTINUATION)
+    backend.normalizer = make_normalizer(rules)
+    backend.pre_tokenizer = make_pre_tokenizer(whole=rules.whole)
+    backend.post_processor = processors.BertProcessing(
+        ("[SEP]", vocab["[SEP]"]), ("[CLS]", vocab["[CLS]"])
+    )
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
+    )
+    return backend
+
+
+def make_foreign_backend(
+    tokens: Sequence[str], settings: Mapping[str, Any], *, unk_token: str
+) -> Tokenizer:
+    """Build the tokenizer that the transformers library makes of a vocab.txt.
+
+    Args:
+        tokens: the lines of vocab.txt.
+        settings: its tokenizer_config.json.
+        unk_token: what a word without a parse becomes.
+    """
+    vocab = {token: i for i, token in enumerate(tokens)}
+    backend = Tokenizer(models.WordPiece(vocab, unk_token=unk_token))
+    backend.normalizer = foreign_normalizer(settings)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return backend
+
+
+def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
+    """Build BERT's normalizer from the settings that Hugging Face folders store."""
+    return normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        strip_accents=settings.get("strip_accents"),  # None: as lowercase says
+        lowercase=settings.get("do_lower_case", True),
+    )
+
+
+def find_splitter(backend: Tokenizer) -> Splitter:
+    """Choose how to cut text into chunks that can be encoded one by one.
+
+    The ids of the chunks, in order, are those of the whole text. Where a foreign pipeline does not
+    allow that, the whole text is the one chunk.
+    """
+    stored = json.loads(backend.to_str())
+    normalizer = stored["normalizer"] or {}
+    steps = normalizer.get("normalizers", [normalizer])
+    bert = [step for step in steps if step.get("type") == "BertNormalizer"]
+    if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
+        return own_splitter(whole=not bert[0]["handle_chinese_chars"])
+    splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+    # An added token that is no control token may hold a space.
+    plain_additions = not all(token["special"] for token in stored["added_tokens"])
+    if steps != bert or not splits_at_spaces or plain_additions:
+        return lambda text: [text]
+    return (_BERT_CHUNKS if bert[0]["handle_chinese_chars"] else _BERT_SPACED_CHUNKS).findall
+
+
+def own_splitter(*, whole: bool) -> Splitter:
+    """Return what `find_splitter` finds for a tokenizer of our own."""
+    return str.split if whole else _split_own
+
+
+def _split_own(text: str) -> list[str]:
+    # Cutting at white space alone is several times faster.
+    if text.isascii() or _HAN.search(text) is None:
+        return text.split()
+    return _OWN_CHUNKS.findall(text)

@@ -1,0 +1,162 @@
+"""Text to ids: one tokenizer folder, loaded; the same class for vocabularies of any origin."""
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+
+from bertpre.artefacts import fingerprint
+from bertpre.text.pipeline import find_splitter
+from bertpre.text.tokenizer_files import SpecialTokens, read_tokenizer_folder
+
+# Longer chunks hardly repeat; and the memo starts anew before it takes more than some 50 MB.
+_LONGEST_MEMOISED = 32
+_MEMO_ENTRIES = 200_000
+
+_UNUSED = re.compile(r"\[unused\d+\]")
+
+
+class Encoding(NamedTuple):
+    """The pieces of a text, without [CLS] and [SEP]."""
+
+    ids: npt.NDArray[np.int64]  # (T,)
+    word_starts: npt.NDArray[np.bool_]  # (T,) True where a word begins
+
+
+class Tokenizer:
+    """A vocabulary and its rules; immutable after `load`.
+
+    Attributes:
+        tokens: the piece of each id.
+        special_ids: control tokens, which text never encodes to (but [UNK]).
+        ordinary_ids: what a random replacement may be: no special token, no "[unused1]" row.
+        fingerprint: tokenizers in which it is equal give equal ids.
+        files: what a folder needs to hold this tokenizer.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        special: SpecialTokens,
+        files: Sequence[Path] = (),
+    ) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        # Without this, a literal "[SEP]" in text would become the control token.
+        backend.encode_special_tokens = True
+        self._backend = backend
+        self._split = find_splitter(backend)
+        self._memo: dict[str, bytes] = {}
+
+        self.files = tuple(files)
+        by_id = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+        self.tokens = tuple(token for token, _ in by_id)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            self.tokens.index(token) for token in special
+        )
+        more_special = [
+            id for id, token in backend.get_added_tokens_decoder().items() if token.special
+        ]
+        self.special_ids = frozenset(
+            [self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id, *more_special]
+        )
+        self.ordinary_ids: npt.NDArray[np.int64] = np.array(
+            [
+                id
+                for id, token in enumerate(self.tokens)
+                if id not in self.special_ids and not _UNUSED.fullmatch(token)
+            ],
+            np.int64,
+        )
+        self._control_ids = self.special_ids - {self.unk_id}
+        # In a whole-token vocabulary "##ing" is a word like any other.
+        self._prefix: str | None = getattr(backend.model, "continuing_subword_prefix", None)
+        self._starts_word = np.array([not self._continues(id) for id in range(len(self.tokens))])
+        self.fingerprint = fingerprint([backend.to_str(), *special])
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Tokenizer":
+        """Load a tokenizer folder of ours, a checkpoint, or a Hugging Face folder of the BERT kind.
+
+        Raises:
+            TokenizerError: files are missing, damaged, contradict each other or are of another
+                kind; a special token is missing.
+        """
+        backend, special, files = read_tokenizer_folder(Path(folder))
+        return cls(backend, special=special, files=files)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str) -> Encoding:
+        """Encode text; "[SEP]" and its like in it are plain text.
+
+        The ids are those that the tokenizers library gives for the whole text.
+        """
+        chunks = self._split(text)
+        memo = self._memo
+        new = [chunk for chunk in chunks if chunk not in memo]
+        found = self._encode_new(list(dict.fromkeys(new))) if new else {}
+        packed = b"".join([memo[chunk] if chunk in memo else found[chunk] for chunk in chunks])
+        if found:
+            self._remember(found)
+        ids = np.frombuffer(packed, np.int32).astype(np.int64)
+        return Encoding(ids, self._starts_word[ids])
+
+    def encode_with_mask(self, text: str) -> list[int]:
+        """Encode text in which a literal mask token is the mask, as fill-mask needs it."""
+        ids: list[int] = []
+        for i, part in enumerate(text.split(self.tokens[self.mask_id])):
+            if i > 0:
+                ids.append(self.mask_id)
+            ids += self.encode(part).ids.tolist()
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join pieces to text that people can read; special tokens are shown as they are."""
+        words: list[str] = []
+        for id in ids:
+            if words and self._continues(id):
+                words[-1] += self.tokens[id].removeprefix(self._prefix or "")
+            else:
+                words.append(self.tokens[id])
+        return " ".join(words)
+
+    def save_files(self, folder: Path) -> None:
+        """Copy what `load` needs into a folder."""
+        for path in self.files:
+            shutil.copyfile(path, folder / path.name)
+
+    def _continues(self, id: int) -> bool:
+        return (
+            self._prefix is not None
+            and id not in self.special_ids
+            and self.tokens[id].startswith(self._prefix)
+        )
+
+    def _encode_new(self, chunks: list[str]) -> dict[str, bytes]:
+        # One call for all: each chunk is a "word" to the library, whose number tells ids apart.
+        encoding = self._backend.encode(chunks, is_pretokenized=True, add_special_tokens=False)
+        ids_of: list[list[int]] = [[] for _ in chunks]
+        for id, number in zip(encoding.ids, encoding.word_ids, strict=True):
+            assert number is not None  # only added special tokens belong to no word
+            # Whole-token mode looks "[SEP]" up as it looks up any other token.
+            ids_of[number].append(self.unk_id if id in self._control_ids else id)
+        return {
+            chunk: np.array(ids, np.int32).tobytes()
+            for chunk, ids in zip(chunks, ids_of, strict=True)
+        }
+
+    def _remember(self, found: dict[str, bytes]) -> None:
+        if len(self._memo) > _MEMO_ENTRIES:
+            self._memo.clear()
+        self._memo.update(
+            (chunk, ids) for chunk, ids in found.items() if len(chunk) <= _LONGEST_MEMOISED
+        )

@@ -1,0 +1,107 @@
+"""``bertpre build-vocab`` as a command."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bertpre", "build-vocab", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_report_is_printed_on_stdout(tmp_path):
+    (tmp_path / "a.txt").write_text("A cat, a cat.\n\nno dog.\n" * 20)
+
+    result = run(tmp_path, "a.txt", "--output", "tok", "--vocab-size", "100", "--lowercase")
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == (
+        "tok:\n"
+        "  documents: 21\n"
+        "  sentences: 40\n"
+        "  characters: 400\n"
+        "  words: 180 (6 distinct)\n"
+        "  vocabulary: 23 entries of 100 asked for\n"
+        "  characters left out: 0\n"
+        "  words that become [UNK]: 0.000 %\n"
+        "  pieces per word: 1.000\n"
+    )
+    assert sorted(path.name for path in (tmp_path / "tok").iterdir()) == [
+        "manifest.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
+    ]  # fmt: skip
+
+
+def test_every_option_reaches_the_stage(tmp_path):
+    (tmp_path / "a.data").write_text("1,É b b\n2,É e\n,\n")
+
+    result = run(
+        tmp_path, "a.data", "--output", "tok", "--vocab-size", "7", "--min-frequency", "1",
+        "--token-mode", "whole", "--lowercase", "--strip-accents", "--format", "csv",
+        "--text-column", "2", "--no-header", "--document", "line", "--seed", "3",
+    )  # fmt: skip
+
+    assert result.returncode == 0
+    assert (tmp_path / "tok" / "vocab.txt").read_text().split() == [
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "e", "b",
+    ]  # fmt: skip
+    assert "  tokens left out: 0\n" in result.stdout
+    assert "  empty documents skipped: 1\n" in result.stdout
+
+
+def test_what_was_left_out_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("a a a b b c", encoding="utf-8")
+
+    result = run(tmp_path, "a.txt", "--output", "tok", "--set", "build_vocab.vocab_size=6")
+
+    assert "  characters left out: 2, the most frequent being 'b' 2, 'c' 1\n" in result.stdout
+    assert "  words that become [UNK]: 50.000 %\n" in result.stdout
+    assert result.stderr == (
+        "warning: 50.0 % of the words become [UNK], which a model cannot learn from; "
+        "raise --vocab-size\n"
+    )
+
+
+def test_options_come_from_a_config_file_too(tmp_path):
+    (tmp_path / "a.txt").write_text("Cat cat\n")
+    (tmp_path / "c.yaml").write_text("build_vocab: {token_mode: whole, lowercase: true}\n")
+
+    result = run(tmp_path, "a.txt", "--output", "tok", "--config", "c.yaml")
+
+    assert result.returncode == 0
+    assert (tmp_path / "tok" / "vocab.txt").read_text().split()[5:] == ["cat"]
+
+
+def test_an_input_error_comes_soon_and_leaves_nothing(tmp_path):
+    (tmp_path / "a.tsv").write_text("label\tbody\n1\ttext\n")
+
+    start = time.monotonic()
+    result = run(tmp_path, "a.tsv", "--output", "new/tok")
+
+    assert time.monotonic() - start < 3
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: a.tsv: line 1: no column 'text'; found 2 columns: 'label', 'body'\n"
+        "what to do: name one of these; or, if line 1 is no header, say so and give the column's "
+        "number\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def test_overwriting_needs_the_flag(tmp_path):
+    (tmp_path / "a.txt").write_text("a cat\n")
+    run(tmp_path, "a.txt", "--output", "tok")
+
+    refused = run(tmp_path, "a.txt", "--output", "tok", "--lowercase")
+    allowed = run(tmp_path, "a.txt", "--output", "tok", "--lowercase", "--overwrite")
+
+    assert refused.returncode == 1
+    assert "tok: exists already" in refused.stderr
+    assert allowed.returncode == 0
+    assert '"lowercase": true' in (tmp_path / "tok" / "manifest.json").read_text()

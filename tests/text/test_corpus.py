@@ -1,0 +1,215 @@
+"""From files and folders to documents: grouping, skipping, counting, and refusing."""
+
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from bertpre.config.schema import TextOptions
+from bertpre.errors import CorpusError
+from bertpre.text.corpus import CorpusReport, Document, read_documents, read_records
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def sentences(*inputs: Path, **options) -> list[tuple[str, ...]]:
+    return [document.sentences for document in read_documents(inputs, TextOptions(**options))]
+
+
+def test_a_blank_line_ends_a_document_and_the_last_needs_no_newline(tmp_path):
+    path = write(tmp_path / "a.txt", "\n\none\n two \n \t\u3000\n\n\nthree")
+
+    assert list(read_documents([path], TextOptions())) == [
+        Document(("one", " two "), str(path), 3),
+        Document(("three",), str(path), 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [("line", [("a",), ("b",), ("c",)]), ("file", [("a", "b", "c")]),
+     ("blank-line", [("a",), ("b", "c")])],
+)  # fmt: skip
+def test_what_ends_a_document_is_an_option(tmp_path, document, expected):
+    path = write(tmp_path / "a.txt", "a\n\nb\nc\n")
+
+    assert sentences(path, document=document) == expected
+
+
+def test_the_end_of_a_file_ends_a_document(tmp_path):
+    first, second = write(tmp_path / "a.txt", "a"), write(tmp_path / "b.txt", "b")
+
+    assert sentences(first, second) == [("a",), ("b",)]
+
+
+def test_a_byte_order_mark_and_crlf_change_nothing(tmp_path):
+    text = "one\ntwo\n\nthree\n\nfour"
+    twin = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+
+    assert sentences(write(tmp_path / "b.txt", twin)) == sentences(write(tmp_path / "a.txt", text))
+
+
+def test_there_are_as_many_sentences_as_newlines(tmp_path):
+    line = "a\x00b\x85c\u2028d\u2029e\x0bf\x0cg\u200bh\u200fi\xadj\x1ck"
+    path = write(tmp_path / "a.txt", f"{line}\n" * 7)
+
+    assert sentences(path) == [(line,) * 7]
+
+
+def test_a_folder_is_read_recursively_in_sorted_order(tmp_path):
+    write(tmp_path / "b.txt", "2")
+    write(tmp_path / "a" / "z.jsonl", '{"text": "1"}')
+    write(tmp_path / "c.tsv.gz", gzip.compress(b"label\ttext\nx\t3\n"))
+    write(tmp_path / "d.csv", 'text\n"4, 5"\n')
+    write(tmp_path / ".hidden" / "a.txt", "no")
+    write(tmp_path / ".hidden.txt", "no")
+
+    assert sentences(tmp_path) == [("1",), ("2",), ("3",), ("4, 5",)]
+
+
+def test_files_that_are_passed_over_are_said(tmp_path, caplog):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "README.md", "read me")
+
+    assert sentences(tmp_path) == [("a",)]
+    assert "passed over 1 files whose names do not tell their format" in caplog.text
+    assert "README.md; --format txt reads every file as text" in caplog.text
+
+
+def test_a_stated_format_reads_every_file_of_a_folder(tmp_path):
+    write(tmp_path / "a.log", "a")
+    write(tmp_path / "b.csv", "b, c")
+
+    assert sentences(tmp_path, format="txt") == [("a",), ("b, c",)]
+
+
+def test_a_file_whose_name_tells_nothing_is_text(tmp_path):
+    assert sentences(write(tmp_path / "corpus.log", "a\tb\n")) == [("a\tb",)]
+
+
+def test_gzip_gives_the_same_documents(tmp_path):
+    text = b"a\nb\n\nc\n"
+
+    packed = sentences(write(tmp_path / "b.txt.gz", gzip.compress(text)))
+
+    assert packed == sentences(write(tmp_path / "a.txt", text))
+
+
+def test_a_row_is_a_document_and_its_lines_are_sentences(tmp_path):
+    texts = ["one\r\n\n two", "three", " \n\t", ""]
+    path = write(tmp_path / "a.jsonl", "\n".join(json.dumps({"body": text}) for text in texts))
+    report = CorpusReport()
+
+    options = TextOptions(text_column="body")
+    documents = list(read_documents([path], options, report=report))
+
+    assert documents == [
+        Document(("one", " two"), str(path), 1),
+        Document(("three",), str(path), 2),
+    ]
+    assert report == CorpusReport(documents=2, sentences=3, characters=12, empty_documents=2)
+
+
+def test_a_column_may_be_a_number_without_a_header(tmp_path):
+    path = write(tmp_path / "a.tsv", "1\t5900 900\n2\t9001\n")
+
+    assert sentences(path, header=False, text_column=2) == [("5900 900",), ("9001",)]
+
+
+def test_the_report_counts_what_was_read(tmp_path):
+    path = write(tmp_path / "a.txt", "one\ntwo\n\nthree\n")
+    report = CorpusReport()
+
+    list(read_records([path], TextOptions(), report=report))
+
+    assert report == CorpusReport(documents=2, sentences=3, characters=11)
+
+
+def test_a_file_without_text_is_an_empty_document_where_files_are_documents(tmp_path):
+    paths = [write(tmp_path / "a.txt", "\n"), write(tmp_path / "b.txt", "b")]
+    report = CorpusReport()
+
+    list(read_records(paths, TextOptions(document="file"), report=report))
+
+    assert (report.documents, report.empty_documents) == (1, 1)
+
+
+def test_unusable_jsonl_lines_are_counted_and_the_first_are_named(tmp_path, caplog):
+    path = write(tmp_path / "a.jsonl", '{oops\n{"text": "a\u2028b"}\n' + '{"txt": "c"}\n' * 5)
+    report = CorpusReport()
+
+    documents = list(read_documents([path], TextOptions(), report=report))
+
+    assert [document.sentences for document in documents] == [("a\u2028b",)]
+    assert report.bad_records == 6
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 3
+    assert "a.jsonl: line 1: not valid JSON" in warnings[0]
+    assert warnings[1].endswith("a.jsonl: line 3: no field 'text'; found 'txt'")
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+def test_a_wrong_field_is_an_error_after_a_thousand_records(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"txt": "a"}\n' * 1500)
+
+    with pytest.raises(CorpusError) as caught:
+        sentences(path)
+
+    assert "none of the first 1,000 records can be used; the last: " in caught.value.message
+    assert "line 1000: no field 'text'; found 'txt'" in caught.value.message
+    assert caught.value.hint == "check --format and --text-column"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", b""), ("a.txt", " \n\t\n\u3000\n\n \t \n".encode()), ("a.tsv", b"text\n"),
+     ("a.jsonl", b"{}"), ("a.txt.gz", gzip.compress(b""))],
+)  # fmt: skip
+def test_no_text_at_all_is_an_error(tmp_path, name, content):
+    with pytest.raises(CorpusError, match=f"no text in the input: .*{name} — check the files"):
+        sentences(write(tmp_path / name, content))
+
+
+def test_no_text_names_the_unusable_records_and_some_files(tmp_path):
+    paths = [write(tmp_path / f"{i}.jsonl", "{}\n") for i in range(4)]
+
+    with pytest.raises(CorpusError, match=r"and 4 unusable records in .*0\.jsonl, .*2\.jsonl, …"):
+        sentences(*paths)
+
+
+def test_a_missing_input_is_an_error_before_anything_is_read(tmp_path):
+    path = write(tmp_path / "a.txt", "a")
+
+    with pytest.raises(CorpusError, match=r"none: there is no such file or folder — check"):
+        read_documents([path, tmp_path / "none"], TextOptions())
+
+
+def test_a_folder_without_text_files_is_an_error(tmp_path):
+    write(tmp_path / "image.png", b"\x89PNG")
+
+    with pytest.raises(CorpusError, match=r"no text files in this folder; expected .* \.txt"):
+        read_documents([tmp_path], TextOptions())
+
+
+def test_progress_ends_at_the_bytes_on_disk(tmp_path):
+    paths = [
+        write(tmp_path / "a.txt", "some text\n" * 30_000),
+        write(tmp_path / "b.txt.gz", gzip.compress(b"more text\n" * 30_000)),
+    ]
+    total = sum(path.stat().st_size for path in paths)
+    seen: list[tuple[int, int | None]] = []
+
+    list(
+        read_records(
+            paths, TextOptions(), on_progress=lambda done, of_all: seen.append((done, of_all))
+        )
+    )
+
+    assert seen[-1] == (total, total)
+    assert seen == sorted(seen)
