@@ -199,7 +199,7 @@ def _write_held_out_index(
     records = np.zeros(0, RECORD)
     if len(held_out) == 0:
         if config.eval_fraction > 0:
-            log.warning("no document has a second sentence to hold out: no held-out loss")
+            log.warning("no document has a third sentence to hold out: there will be no held-out loss")
     elif config.objective == "mlm-nsp" and held_out.num_distinct < 2:
         log.warning("the held-out text is one document: no held-out examples, as NSP needs two")
     else:

@@ -46,7 +46,8 @@ def split_documents(
             _choose(store, first, last, hashes, held_out),
         )
     sizes = last - first
-    tails = np.where(sizes > 1, np.maximum(1, np.rint(fraction * sizes)), 0).astype(np.int64)
+    # Two sentences stay, or the document would have no next sentence to teach.
+    tails = np.where(sizes > 2, np.maximum(1, np.rint(fraction * sizes)), 0).astype(np.int64)
     middle = last - tails
     return (
         SplitDocuments(store, first=first, last=middle, hashes=hashes),

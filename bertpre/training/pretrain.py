@@ -132,9 +132,9 @@ def _train(
                 tokens_seen=state.tokens_seen + result.num_tokens,
                 seconds=meter.seconds,
             )
-            step, stopping = state.cursor.step, should_stop()
-            is_last = step == options.max_steps
+            step, is_last = state.cursor.step, state.cursor.step == options.max_steps
             on_event(Progress(step, options.max_steps, result.losses.mlm_loss))
+            stopping = should_stop()
             if step == 1 or is_last or step % options.log_every_steps == 0:
                 rates = meter.rates()
                 line = replace(

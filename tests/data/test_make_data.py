@@ -1,0 +1,390 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertpre.artefacts import read_manifest
+from bertpre.config.schema import MakeData, TextOptions
+from bertpre.data import tokenizing, tokens
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.make_data import make_data
+from bertpre.data.pairs import RANDOM_NEXT
+from bertpre.data.report import DataReport, sample_examples
+from bertpre.errors import BertpreError, ConfigError, CorpusError, TokenizerError
+from bertpre.text.tokenizer import Tokenizer
+
+Make = Callable[..., DataReport]
+
+
+@pytest.fixture
+def make(tmp_path: Path, tiny_tokenizer: Path) -> Make:
+    def make(text: str | Path, name: str = "data", **options: object) -> DataReport:
+        path = text
+        if isinstance(text, str):
+            path = tmp_path / f"{name}.txt"
+            path.write_text(text, encoding="utf-8")
+        config = MakeData(**{"max_seq_length": 48, "workers": 1, **options})  # type: ignore[arg-type]
+        return make_data([path], tokenizer=tiny_tokenizer, output=tmp_path / name, config=config)
+
+    return make
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_equal_runs_give_equal_bytes_whatever_the_workers(
+    make: Make, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 2_000)  # several blocks in a small text
+    monkeypatch.setattr(tokens, "SHARD_TEXT_BYTES", 5_000)
+
+    for workers in (1, 3):
+        make(tiny_corpus, f"data{workers}", workers=workers)
+
+    one, three = files(tmp_path / "data1"), files(tmp_path / "data3")
+    assert one == three
+    assert "tokens/00002.ids.bin" in one
+
+
+def test_every_nsp_label_is_right_by_the_text(
+    tiny_data: Path, tiny_documents: list[list[str]]
+) -> None:
+    data = PretrainingData(tiny_data)
+    # The documents again, as one row of ids each, found in the store without its offsets.
+    rows = [
+        [int(i) for sentence in document for i in data.tokenizer.encode(sentence).ids]
+        for document in tiny_documents
+    ]
+    ends = np.cumsum([len(row) for row in rows])
+    assembled = data.assemble(data.records[:])
+    starts = np.cumsum(assembled.lengths) - assembled.lengths
+    num_true = num_random = 0
+    for record, start, length in zip(data.records, starts, assembled.lengths, strict=True):
+        ids = assembled.ids[start : start + length].tolist()
+        segment = assembled.token_type_ids[start : start + length].tolist()
+        a_length, b_length = int(record["a_length"]), int(record["b_length"])
+        a, b = ids[1 : 1 + a_length], ids[2 + a_length : -1]
+        assert ids[0] == data.tokenizer.cls_id
+        assert ids[1 + a_length] == ids[-1] == data.tokenizer.sep_id
+        assert segment == [0] * (a_length + 2) + [1] * (b_length + 1)
+        document_a = int(np.searchsorted(ends, record["a_start"], side="right"))
+        document_b = int(np.searchsorted(ends, record["b_start"], side="right"))
+        place_a = int(record["a_start"]) - int(ends[document_a] - len(rows[document_a]))
+        place_b = int(record["b_start"]) - int(ends[document_b] - len(rows[document_b]))
+        assert rows[document_a][place_a : place_a + a_length] == a
+        assert rows[document_b][place_b : place_b + b_length] == b
+        if record["label"] == RANDOM_NEXT:
+            assert rows[document_a] != rows[document_b]
+            num_random += 1
+        else:
+            assert document_a == document_b
+            assert place_a + a_length <= place_b
+            if length < data.max_seq_length:
+                assert place_a + a_length == place_b
+            num_true += 1
+    assert min(num_true, num_random) > 50
+
+
+def test_held_out_documents_are_in_no_training_example(tiny_data: Path) -> None:
+    data = PretrainingData(tiny_data)
+
+    def documents(records: np.ndarray) -> set[int]:
+        places = np.concatenate([records["a_start"], records["b_start"]])
+        sentences = [
+            data.store.sentence_offsets(s, s + 1)[0] for s in data.store.document_starts[:-1]
+        ]
+        numbers = np.searchsorted(sentences, places, side="right") - 1
+        return {int(data.store.document_hashes[n]) for n in numbers}
+
+    assert len(data.held_out) > 5
+    assert documents(data.records[:]).isdisjoint(documents(data.held_out[:]))
+
+
+def test_the_report_counts_what_is_there(
+    make: Make, tiny_corpus: Path, tiny_documents: list[list[str]], tmp_path: Path
+) -> None:
+    report = make(tiny_corpus, dupe_factor=3, eval_fraction=0.1)
+
+    assert report.documents == 80
+    assert report.sentences == sum(map(len, tiny_documents))
+    assert report.training_documents + report.held_out_documents == 80
+    assert report.passes == 3
+    data = PretrainingData(tmp_path / "data")
+    assembled = data.assemble(data.records[:])
+    assert report.training_examples == len(assembled.lengths)
+    assert report.tokens_per_epoch == assembled.lengths.sum()
+    assert report.longest == assembled.lengths.max() <= 48
+    assert report.random_next_share == pytest.approx(float(assembled.nsp_labels.mean()))  # type: ignore[union-attr]
+    assert 0.5 < report.random_next_share < 0.7
+    batch = data.training_examples(
+        np.arange(len(data.records)), epochs=np.zeros(len(data.records), int), seed=0
+    )
+    assert report.predictions_per_epoch == len(batch.predicted)
+    assert read_manifest(tmp_path / "data", "data")["report"]["documents"] == 80
+
+
+def test_unigrams_count_the_training_text_only(tiny_data: Path) -> None:
+    data = PretrainingData(tiny_data)
+
+    everything = np.bincount(np.concatenate(list(data.store.id_blocks())), minlength=90)
+
+    share = data.unigrams.sum() / everything.sum()
+    assert 0.8 < share < 0.95
+    assert (data.unigrams <= everything[: len(data.unigrams)]).all()
+
+
+def test_packed_text_keeps_every_token(make: Make, tiny_corpus: Path, tmp_path: Path) -> None:
+    report = make(tiny_corpus, objective="mlm", eval_fraction=0.0)
+
+    data = PretrainingData(tmp_path / "data")
+    assert report.truncated_share == 0
+    assert report.random_next_share is None
+    assert report.passes == 1
+    assembled = data.assemble(data.records[:])
+    text = assembled.ids[assembled.maskable]
+    assert text.tolist() == np.concatenate(list(data.store.id_blocks())).tolist()
+    assert assembled.nsp_labels is None
+    assert assembled.token_type_ids.max() == 0
+
+
+def test_static_masks_go_by_the_pass_and_dynamic_ones_by_the_epoch(
+    make: Make, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    make(tiny_corpus, "static", masking="static", dupe_factor=2)
+    make(tiny_corpus, "dynamic", dupe_factor=2)
+    numbers = np.arange(20)
+
+    def predicted(name: str, epoch: int, seed: int = 0) -> list[int]:
+        data = PretrainingData(tmp_path / name)
+        epochs = np.full(20, epoch)
+        return data.training_examples(numbers, epochs=epochs, seed=seed).predicted.tolist()
+
+    assert predicted("static", 0) == predicted("static", 1) == predicted("static", 1, seed=5)
+    assert predicted("dynamic", 0) != predicted("dynamic", 1)
+    assert predicted("dynamic", 0) != predicted("dynamic", 0, seed=5)
+
+
+def test_an_epoch_is_a_permutation_of_all_examples(tiny_data: Path) -> None:
+    data = PretrainingData(tiny_data)
+    size = len(data.records)
+
+    epochs, numbers = data.order(0, 2 * size, seed=3)
+
+    assert epochs.tolist() == [0] * size + [1] * size
+    assert sorted(numbers[:size]) == sorted(numbers[size:]) == list(range(size))
+    assert numbers[:size].tolist() != numbers[size:].tolist()
+    assert data.order(size - 3, 6, seed=3)[1].tolist() == numbers[size - 3 : size + 3].tolist()
+
+
+def test_export_writes_finished_examples(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    path = tmp_path / "examples.jsonl"
+    config = MakeData(max_seq_length=48, dupe_factor=2, workers=1)
+    report = make_data(
+        [tiny_corpus],
+        tokenizer=tiny_tokenizer,
+        output=tmp_path / "data",
+        config=config,
+        export_jsonl_to=path,
+    )
+
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == report.training_examples
+    for row in rows:
+        assert row["tokens"][0] == "[CLS]"
+        assert row["tokens"][-1] == "[SEP]"
+        assert len(row["tokens"]) == len(row["token_type_ids"])
+        # SEMANTICS of the reference: max(1, round(0.15 * length)), specials counted.
+        assert len(row["masked_positions"]) == max(1, round(0.15 * len(row["tokens"])))
+        assert len(row["masked_positions"]) == len(row["masked_tokens"])
+        assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(row["masked_tokens"])
+        assert row["nsp_label"] in (0, 1)
+    assert {row["pass"] for row in rows} == {0, 1}
+
+
+def test_sample_examples_mark_what_is_predicted(tiny_data: Path) -> None:
+    lines = sample_examples(tiny_data, 4)
+
+    assert len(lines) == 4
+    for line in lines:
+        assert line.startswith(("is next: [CLS]", "random: [CLS]"))
+        assert "→" in line
+
+
+def test_t01_documents_of_one_sentence_cannot_teach_nsp(make: Make, tmp_path: Path) -> None:
+    text = "".join(f"the cat sees number {i}.\n\n" for i in range(120))
+
+    with pytest.raises(CorpusError, match=r"one sentence \(100 %\)") as error:
+        make(text)
+
+    assert "--objective mlm" in str(error.value)
+    assert not (tmp_path / "data").exists()
+    assert not list(tmp_path.glob(".data*"))
+    assert make(text, "mlm", objective="mlm", eval_fraction=0.0).training_examples == 120
+
+
+def test_mostly_one_sentence_documents_are_a_warning(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = "".join(f"a dog {i}.\n\n" for i in range(30))
+    two = "".join(f"the cat {i}.\nthe moon.\n\n" for i in range(10))
+
+    make(one + two, eval_fraction=0.0)
+
+    assert "30 of 40 training documents (75 %) have one sentence" in caplog.text
+
+
+def test_t02_one_document_cannot_teach_nsp(make: Make) -> None:
+    text = "".join(f"the dog likes number {i}.\n" for i in range(40))
+
+    with pytest.raises(CorpusError, match="two different documents") as error:
+        make(text)
+
+    assert "found 1 documents, 1 of them different, with 40 sentences" in str(error.value)
+
+
+def test_equal_documents_count_once(make: Make) -> None:
+    with pytest.raises(CorpusError, match="found 30 documents, 1 of them different"):
+        make("the cat.\na dog.\n\n" * 30)
+
+
+def test_t03_two_documents_give_both_labels(make: Make, tmp_path: Path) -> None:
+    text = "a dog.\nthe cat.\nthe moon.\n\nmy sister.\nsome bread.\nan empty house.\n"
+
+    make(text, dupe_factor=10, eval_fraction=0.0)
+
+    data = PretrainingData(tmp_path / "data")
+    border = data.store.sentence_offsets(3, 4)[0]
+    assert set(data.records["label"]) == {0, 1}
+    for record in data.records:
+        same = (record["a_start"] < border) == (record["b_start"] < border)
+        assert same == (record["label"] == 0)
+
+
+def test_the_tails_of_few_documents_are_held_out(make: Make) -> None:
+    report = make(
+        "".join(f"the cat sees the moon {'again ' * i}.\n" for i in range(30)),
+        objective="mlm",
+        eval_fraction=0.1,
+    )
+
+    assert (report.training_documents, report.held_out_documents) == (1, 1)
+    assert report.held_out_examples >= 1
+
+
+def test_when_nothing_can_be_held_out_it_is_said(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = make("the cat sees the moon.\n", objective="mlm")
+
+    assert report.held_out_examples == 0
+    assert "no document has a third sentence to hold out" in caplog.text
+
+
+def test_one_held_out_document_has_no_pairs(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    make("a dog.\nthe cat.\nthe moon.\n\nsome bread.\n\nthe harbour.\n", eval_fraction=0.2)
+
+    assert "the held-out text is one document: no held-out examples" in caplog.text
+
+
+def test_t20_sentences_of_one_token_keep_a_prediction(make: Make, tmp_path: Path) -> None:
+    make("a\nthe\n\na dog\n\x01\n\nthe\nthe cat sees\na\n", eval_fraction=0.0, max_seq_length=8)
+
+    data = PretrainingData(tmp_path / "data")
+    examples = data.training_examples(
+        np.arange(len(data.records)), epochs=np.zeros(len(data.records), int), seed=0
+    )
+    ends = np.cumsum(examples.lengths)
+    counts = np.diff(np.searchsorted(examples.predicted, [0, *ends]))
+    assert counts.min() >= 1
+    assert set(examples.mlm_labels.tolist()) <= set(data.tokenizer.ordinary_ids.tolist()) | {
+        data.tokenizer.unk_id
+    }
+
+
+def test_text_that_normalises_to_nothing_is_an_error(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no token is left of 1 documents"):
+        make("\x01\x02\n\x03\n")
+
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_interrupted_run_keeps_its_finished_shards(
+    make: Make,
+    tiny_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 1_000)
+    monkeypatch.setattr(tokens, "SHARD_TEXT_BYTES", 3_000)
+    make(tiny_corpus, "whole")
+
+    class Killed(BaseException):
+        """Like a signal: not an error of the input."""
+
+    encode, calls = Tokenizer.encode, 0
+
+    def encode_some(self: Tokenizer, text: str) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 200:
+            raise Killed
+        return encode(self, text)
+
+    with monkeypatch.context() as context:
+        context.setattr(Tokenizer, "encode", encode_some)
+        with pytest.raises(Killed):
+            make(tiny_corpus, "broken")
+    finished = len(list((tmp_path / ".broken.partial/tokens").glob("*.json")))
+    assert finished >= 1
+    caplog.set_level("INFO")
+    make(tiny_corpus, "broken")
+
+    assert f"{finished} finished shards are kept" in caplog.text
+    assert files(tmp_path / "broken") == files(tmp_path / "whole")
+
+
+def test_a_missing_tokenizer_is_named(tmp_path: Path, tiny_corpus: Path) -> None:
+    with pytest.raises((TokenizerError, BertpreError), match="nowhere"):
+        make_data([tiny_corpus], tokenizer=tmp_path / "nowhere", output=tmp_path / "data")
+
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_export_that_exists_is_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    path = tmp_path / "examples.jsonl"
+    path.write_text("mine")
+
+    with pytest.raises(ConfigError, match=r"examples\.jsonl: exists already"):
+        make_data(
+            [tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "data", export_jsonl_to=path
+        )
+
+    assert path.read_text() == "mine"
+
+
+def test_records_of_a_table_are_documents(tmp_path: Path, tiny_tokenizer: Path) -> None:
+    table = tmp_path / "rows.tsv"
+    table.write_text("label\ttext\n" + "".join(f"x\tthe cat likes {i}\n" for i in range(40)))
+    options = replace(TextOptions(), text_column="text")
+
+    report = make_data(
+        [table],
+        tokenizer=tiny_tokenizer,
+        output=tmp_path / "data",
+        config=MakeData(text=options, objective="mlm", max_seq_length=16, workers=1),
+    )
+
+    assert report.documents == 40

@@ -1,0 +1,121 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertpre.artefacts import read_manifest
+from bertpre.config.schema import Config
+from bertpre.data.dataset import PretrainingData
+from bertpre.errors import CheckpointError
+from bertpre.training.checkpoint import (
+    find_checkpoint,
+    load_checkpoint,
+    remove_old_checkpoints,
+    save_checkpoint,
+    save_final,
+)
+from bertpre.training.setup import Setup, restore, set_up
+
+
+@pytest.fixture
+def setup(tiny_data: Path, tiny_config: Config) -> Setup:
+    return set_up(PretrainingData(tiny_data), tiny_config)
+
+
+def save(run: Path, setup: Setup) -> Path:
+    # One update, so that the optimizer has moments to save.
+    for parameter in setup.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    setup.optimizer.step()
+    return save_checkpoint(
+        run,
+        model=setup.model,
+        optimizer=setup.optimizer,
+        state=restore(run, setup),
+        tokenizer=setup.data.tokenizer,
+        facts=setup.facts,
+    )
+
+
+def test_weights_and_moments_come_back_bit_by_bit(tmp_path: Path, setup: Setup) -> None:
+    folder = save(tmp_path, setup)
+    weights = {name: value.clone() for name, value in setup.model.state_dict().items()}
+    moments = {
+        name: {key: value.clone() for key, value in setup.optimizer.state[parameter].items()}
+        for name, parameter in setup.model.named_parameters()
+    }
+    setup.optimizer.step()
+
+    load_checkpoint(folder, model=setup.model, optimizer=setup.optimizer)
+
+    for name, value in setup.model.state_dict().items():
+        assert torch.equal(value, weights[name]), name
+    for name, parameter in setup.model.named_parameters():
+        for key, value in setup.optimizer.state[parameter].items():
+            assert torch.equal(value, moments[name][key]), (name, key)
+
+
+def test_a_manifest_says_what_the_checkpoint_was_made_from(tmp_path: Path, setup: Setup) -> None:
+    manifest = read_manifest(save(tmp_path, setup), "checkpoint")
+
+    assert manifest["data"] == setup.data.manifest["fingerprint"]
+    assert manifest["max_seq_length"] == 48
+    assert manifest["objective"] == "mlm-nsp"
+    assert manifest["step"] == 0
+
+
+def test_nothing_is_pickled(tmp_path: Path, setup: Setup) -> None:
+    folder = save(tmp_path, setup)
+
+    suffixes = {path.suffix for path in folder.rglob("*") if path.is_file()}
+    assert suffixes == {".safetensors", ".json", ".txt"}
+
+
+def test_find_checkpoint_takes_final_then_the_newest(tmp_path: Path, setup: Setup) -> None:
+    folder = save(tmp_path, setup)
+    assert find_checkpoint(folder) == folder
+    assert find_checkpoint(tmp_path) == folder
+
+    final = save_final(
+        tmp_path, model=setup.model, tokenizer=setup.data.tokenizer, step=1, facts=setup.facts
+    )
+
+    assert find_checkpoint(tmp_path) == final
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing", "missing: there is no such folder; expected a checkpoint or a run folder"),
+        ("empty", r"empty: is no model folder; expected config\.json, final/ or checkpoints/"),
+        ("run", "run: is a run without a whole checkpoint; expected"),
+    ],
+)
+def test_a_folder_without_a_model_is_named(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.yaml").write_text("seed: 0\n")
+
+    with pytest.raises(CheckpointError, match=message):
+        find_checkpoint(tmp_path / name)
+
+
+def test_a_checkpoint_without_trainer_state_cannot_be_gone_on_with(
+    tmp_path: Path, setup: Setup
+) -> None:
+    final = save_final(
+        tmp_path, model=setup.model, tokenizer=setup.data.tokenizer, step=1, facts=setup.facts
+    )
+
+    with pytest.raises(CheckpointError, match="final: has no trainer state to go on from"):
+        load_checkpoint(final, model=setup.model, optimizer=setup.optimizer)
+
+
+def test_old_checkpoints_go_but_for_the_best(tmp_path: Path) -> None:
+    for step in range(1, 7):
+        (tmp_path / f"checkpoints/step-{step:08d}").mkdir(parents=True)
+
+    remove_old_checkpoints(tmp_path, keep=2, best_step=3)
+
+    kept = sorted(path.name[-1] for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["3", "5", "6"]

@@ -1,0 +1,72 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bertpre.data.dataset import PretrainingData
+from bertpre.training.metrics import Metrics, MetricsLog, draw_curves, read_metrics, unigram_loss
+
+
+def line(step: int, split: str = "train") -> Metrics:
+    return Metrics(
+        step=step,
+        split=split,  # type: ignore[arg-type]
+        mlm_loss=5.0 / step,
+        mlm_accuracy=0.1,
+        epoch=0.5,
+        tokens_seen=100,
+        seconds=1.0,
+    )
+
+
+def test_lines_are_json_without_what_does_not_apply(tmp_path: Path) -> None:
+    MetricsLog(tmp_path, step=0).write(line(1))
+
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text) == {
+        "step": 1,
+        "split": "train",
+        "mlm_loss": 5.0,
+        "mlm_accuracy": 0.1,
+        "epoch": 0.5,
+        "tokens_seen": 100,
+        "seconds": 1.0,
+    }
+
+
+def test_lines_after_the_checkpoint_are_cut_off(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path, step=0)
+    for step in range(1, 6):
+        log.write(line(step))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 6, "spl')  # a process was killed here
+
+    MetricsLog(tmp_path, step=3)
+
+    assert [row["step"] for row in read_metrics(tmp_path)] == [1, 2, 3]
+
+
+def test_curves_are_drawn_with_and_without_lines(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path, step=0)
+    draw_curves(tmp_path)
+    empty = (tmp_path / "curves.png").read_bytes()
+    for step in range(1, 6):
+        log.write(line(step))
+        log.write(line(step, "eval"))
+
+    draw_curves(tmp_path)
+
+    assert (tmp_path / "curves.png").read_bytes() != empty
+
+
+def test_unigram_loss_is_the_cross_entropy_of_word_frequencies(tiny_data: Path) -> None:
+    data = PretrainingData(tiny_data)
+    labels = data.held_out_examples(0, len(data.held_out)).mlm_labels.tolist()
+    counts = data.unigrams.tolist()
+    total = sum(counts) + len(counts)
+
+    expected = -sum(math.log((counts[label] + 1) / total) for label in labels) / len(labels)
+
+    assert unigram_loss(data) == pytest.approx(expected)
+    assert 2 < expected < math.log(len(counts))

@@ -1,0 +1,162 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertpre.config.schema import Config
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.loader import Batch, Cursor, training_batches
+from bertpre.errors import TrainingError
+from bertpre.model.bert import initialize
+from bertpre.model.heads import BertForPreTraining, pretraining_loss
+from bertpre.training.optim import build_optimizer
+from bertpre.training.step import accumulate_gradients, evaluate, train_step
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def data(tiny_data: Path) -> PretrainingData:
+    return PretrainingData(tiny_data)
+
+
+@pytest.fixture
+def build(data: PretrainingData, tiny_config: Config) -> Callable[..., BertForPreTraining]:
+    def build(dropout: float = 0.0) -> BertForPreTraining:
+        config = replace(
+            tiny_config.model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+        )
+        model = BertForPreTraining(config, vocab_size=data.tokenizer.vocab_size, with_nsp=True)
+        initialize(model, 0.2, torch.Generator().manual_seed(0))
+        return model
+
+    return build
+
+
+def micro_batches(data: PretrainingData, micro_batch_size: int) -> list[Batch]:
+    batches = training_batches(
+        data,
+        Cursor(),
+        seed=0,
+        global_batch_size=32,
+        micro_batch_size=micro_batch_size,
+        spec=data.mask_spec,
+    )
+    try:
+        return next(batches)
+    finally:
+        batches.close()
+
+
+def gradient(model: BertForPreTraining, batches: list[Batch]) -> torch.Tensor:
+    accumulate_gradients(model, batches, device=CPU, precision="fp32", seed=0, step=0)
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 8, 13])
+def test_the_gradient_does_not_depend_on_the_micro_batches(
+    build: Callable[..., BertForPreTraining], data: PretrainingData, micro_batch_size: int
+) -> None:
+    whole = gradient(build(), micro_batches(data, 32))
+    parts = gradient(build(), micro_batches(data, micro_batch_size))
+
+    assert (whole - parts).norm() / whole.norm() < 1e-5
+    # 1e-5 of the largest element: fp32 sums of 32 examples in another order.
+    torch.testing.assert_close(whole, parts, rtol=0, atol=1e-5 * whole.abs().max().item())
+
+
+def test_the_loss_is_a_mean_over_predictions_plus_a_mean_over_pairs(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    model, (batch,) = build(), micro_batches(data, 32)
+
+    logits = model(batch, batch.predicted)
+    probabilities = torch.softmax(logits.mlm.double(), -1)
+    rows = torch.arange(len(batch.mlm_labels))
+    expected = -probabilities[rows, batch.mlm_labels].log().mean().item()
+    losses = evaluate(model, [batch], device=CPU, precision="fp32")
+
+    assert losses.mlm_loss == pytest.approx(expected, rel=1e-5)
+    assert logits.nsp is not None
+    assert batch.nsp_labels is not None
+    accuracy = (logits.nsp.argmax(-1) == batch.nsp_labels).double().mean().item()
+    assert losses.nsp_accuracy == pytest.approx(accuracy)
+
+
+def test_dropout_is_a_function_of_seed_and_step(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    batches = micro_batches(data, 32)
+    kwargs = {"device": CPU, "precision": "fp32"}
+
+    def loss(seed: int, step: int) -> float:
+        model = build(dropout=0.1).train()
+        return float(accumulate_gradients(model, batches, seed=seed, step=step, **kwargs)[0])  # type: ignore[arg-type]
+
+    first = loss(0, 0)
+    torch.rand(100)  # whatever else draws in between
+    assert loss(0, 0) == first
+    assert loss(0, 1) != first
+    assert loss(1, 0) != first
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    model = build()
+    with torch.no_grad():
+        model.bert.embeddings.word.weight[7, 0] = torch.inf
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer = build_optimizer(model, learning_rate=1e-3, weight_decay=0.01)
+
+    with pytest.raises(TrainingError, match=r"update 5: MLM loss nan.*before the update") as error:
+        train_step(
+            model,
+            optimizer,
+            micro_batches(data, 32),
+            max_grad_norm=1.0,
+            device=CPU,
+            precision="fp32",
+            seed=0,
+            step=4,
+        )
+
+    assert "lower pretrain.optimizer.learning_rate" in str(error.value)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], equal_nan=True, rtol=0, atol=0)
+
+
+def test_the_gradient_is_clipped_to_its_norm(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    model = build()
+    optimizer = build_optimizer(model, learning_rate=0.0, weight_decay=0.0)
+
+    result = train_step(
+        model,
+        optimizer,
+        micro_batches(data, 32),
+        max_grad_norm=1e-3,
+        device=CPU,
+        precision="fp32",
+        seed=0,
+        step=0,
+    )
+
+    norms = [parameter.grad.norm() for parameter in model.parameters()]  # type: ignore[union-attr]
+    assert result.grad_norm > 0.1
+    assert torch.stack(norms).norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_pretraining_loss_of_uniform_logits_is_the_logarithm_of_the_choices() -> None:
+    from bertpre.model.heads import PretrainingLogits
+
+    logits = PretrainingLogits(torch.zeros(6, 50), torch.zeros(3, 2))
+
+    loss = pretraining_loss(logits, torch.arange(6), torch.tensor([0, 1, 0]))
+
+    assert loss.mlm_loss_sum.item() == pytest.approx(6 * 3.912023, rel=1e-6)  # ln 50
+    assert loss.nsp_loss_sum is not None
+    assert loss.nsp_loss_sum.item() == pytest.approx(3 * 0.693147, rel=1e-5)  # ln 2
