@@ -72,7 +72,8 @@ def columns(title: str, header: Sequence[str], rows: Sequence[Sequence[object]])
     """Print a table with a header; tab-separated without a terminal."""
     if not out.is_terminal:
         for row in [header, *rows]:
-            out.print("\t".join(str(cell) for cell in row), markup=False)
+            # Console.print would turn the tabs into spaces.
+            out.file.write("\t".join(str(cell) for cell in row) + "\n")
         return
     grid = Table(title=title, title_justify="left", title_style="bold")
     for name in header:

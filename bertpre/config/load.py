@@ -43,6 +43,7 @@ def load_config(
     *,
     sets: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
+    derived: Mapping[str, object] | None = None,
 ) -> Config:
     """Read and check an experiment's options.
 
@@ -50,6 +51,7 @@ def load_config(
         path: a YAML file, one section a stage; absent options take their defaults.
         sets: ``SECTION.KEY=VALUE`` strings, the value in YAML.
         flags: dotted option name to value, None where the flag was not given.
+        derived: dotted option name to value, from an earlier stage, for options nobody states.
 
     Raises:
         ConfigError: names every unknown option, wrong type and value out of range at once.
@@ -69,6 +71,8 @@ def load_config(
     for key, value in (flags or {}).items():
         if value is not None:
             _put(merged, key, value)
+    for key, value in (derived or {}).items():
+        _put(merged, key, value, replace=False)
     return parse_config(merged)
 
 
@@ -141,7 +145,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def _put(merged: dict[str, Any], dotted: str, value: object) -> None:
+def _put(merged: dict[str, Any], dotted: str, value: object, *, replace: bool = True) -> None:
     *parents, last = dotted.split(".")
     for parent in parents:
         inner = merged.setdefault(parent, {})
@@ -150,7 +154,8 @@ def _put(merged: dict[str, Any], dotted: str, value: object) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"{dotted}: {parent} is not a section but {inner!r}")
         merged = inner
-    merged[last] = value
+    if replace or last not in merged:
+        merged[last] = value
 
 
 def _without_empty_sections(values: Mapping[str, Any], section: Any) -> dict[str, Any]:

@@ -273,3 +273,14 @@ def test_a_resume_names_the_identity_options_that_differ_and_no_others():
         "pretrain.optimizer.beta2: was 0.999, now 0.98",
     ]
     assert identity_differences(now, now, section=Pretrain, prefix="pretrain.") == []
+
+
+def test_what_an_earlier_stage_decided_gives_way_to_what_is_stated(tmp_path):
+    path = tmp_path / "experiment.yaml"
+    path.write_text("finetune: {text_column: stated}\n")
+    derived = {"finetune.text_column": "stored", "finetune.label_column": "stored"}
+
+    config = load_config(path, sets=["finetune.header=false"], derived=derived)
+
+    assert (config.finetune.text_column, config.finetune.label_column) == ("stated", "stored")
+    assert config.finetune.header is False

@@ -1,0 +1,34 @@
+"""``bertpre fill-mask``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHECKPOINT", help="Checkpoint, run folder, or Hugging Face BERT folder."
+        ),
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with one [MASK] or more.")],
+    top_k: Annotated[int, typer.Option("--top-k", min=1, help="Tokens to show for each mask.")] = 5,
+) -> None:
+    """Show which tokens a pretrained model expects at each [MASK].
+
+    Example: bertpre fill-mask run "The ship left the [MASK] at dawn."
+    """
+    from bertpre.cli import render
+    from bertpre.finetuning.fill_mask import fill_mask, filled_text
+
+    render.show_log()
+    fillings = fill_mask(checkpoint, text, top_k=top_k)
+    rows = [
+        [number, filling.token, f"{filling.probability:.4f}"]
+        for number, candidates in enumerate(fillings, start=1)
+        for filling in candidates
+    ]
+    render.columns("fill-mask", ["mask", "token", "probability"], rows)
+    render.out.print(filled_text(text, fillings), markup=False)

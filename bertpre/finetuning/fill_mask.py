@@ -1,0 +1,94 @@
+"""What a pretrained model expects at ``[MASK]``: the quickest look at what it has learnt."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from bertpre.errors import CheckpointError, CorpusError
+from bertpre.finetuning.batches import flat_batch
+from bertpre.model.heads import BertForPreTraining
+from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+from bertpre.text.tokenizer import Tokenizer
+from bertpre.training.checkpoint import find_checkpoint
+
+MASK = "[MASK]"
+
+
+class Filling(NamedTuple):
+    """A token for a mask.
+
+    Attributes:
+        token: a piece of the vocabulary.
+        probability: the model's, of all pieces.
+    """
+
+    token: str
+    probability: float
+
+
+def fill_mask(checkpoint: str | Path, text: str, *, top_k: int = 5) -> list[list[Filling]]:
+    """Ask a pretrained model for what each ``[MASK]`` of a text stands for.
+
+    Each mask is judged by itself: the likeliest tokens of two masks need not go together.
+
+    Args:
+        checkpoint: a checkpoint, a run folder or a Hugging Face BERT folder, with an MLM head.
+        text: has at least one ``[MASK]``.
+        top_k: tokens to give for each mask, ≥ 1.
+
+    Returns:
+        For each mask, its likeliest tokens, the first the likeliest.
+
+    Raises:
+        CorpusError: the text has no mask, or more tokens than the encoder has positions.
+        CheckpointError: there is no checkpoint, or it has no MLM head.
+    """
+    if MASK not in text:
+        raise CorpusError(f"no {MASK} in the text {text!r:.80}", f"write {MASK} where a word is")
+    folder = find_checkpoint(checkpoint)
+    shape = read_model_config(folder)
+    tokenizer = Tokenizer.load(folder)
+    ids = [tokenizer.cls_id, *tokenizer.encode_with_mask(text), tokenizer.sep_id]
+    most = shape.config.max_position_embeddings
+    if len(ids) > most:
+        raise CorpusError(
+            f"the text has {len(ids):,} tokens with [CLS] and [SEP], "
+            f"but the encoder of {folder} only {most:,} positions",
+            "shorten the text",
+        )
+    model = BertForPreTraining(shape.config, vocab_size=shape.vocab_size, with_nsp=False)
+    report = load_hugging_face(model, read_weights(folder), source=folder)
+    untrained = [name for name in report.new if name.startswith("cls.predictions")]
+    if untrained:
+        raise CheckpointError(
+            f"{folder}: has no masked-language-model head (no {untrained[0]})",
+            "name a folder that pretraining wrote; fine-tuning drops that head",
+        )
+    model.eval()
+    masks = np.flatnonzero(np.array(ids) == tokenizer.mask_id)
+    batch = flat_batch([np.array(ids, dtype=np.int32)], torch.device("cpu"))
+    with torch.inference_mode():
+        logits = model(batch, torch.from_numpy(masks)).mlm
+        best = torch.softmax(logits.float(), dim=1).topk(min(top_k, tokenizer.vocab_size))
+    return [
+        [
+            Filling(tokenizer.tokens[number], probability)
+            for number, probability in zip(numbers, probabilities, strict=True)
+        ]
+        for numbers, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def filled_text(text: str, fillings: Sequence[Sequence[Filling]]) -> str:
+    """Put the likeliest token in the place of each mask; a piece that continues a word joins it."""
+    best = iter(candidates[0].token for candidates in fillings)
+
+    def replace(match: re.Match[str]) -> str:
+        space, token = match.group(1), next(best)
+        return token[2:] if token.startswith("##") else space + token
+
+    return re.sub(rf"(\s*){re.escape(MASK)}", replace, text)
