@@ -1,15 +1,13 @@
 """``bertpre build-vocab``."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
 from bertpre.config.load import load_config
-
-if TYPE_CHECKING:
-    from bertpre.text.vocabulary import VocabReport
 
 
 def command(
@@ -71,29 +69,31 @@ def command(
             overwrite=overwrite,
             on_progress=on_progress,
         )
-    render.table(f"{output}", _rows(report, whole=config.build_vocab.token_mode == "whole"))
+    unit = "tokens" if config.build_vocab.token_mode == "whole" else "characters"
+    render.table(f"{output}", _rows(asdict(report), unit))
 
 
-def _rows(report: "VocabReport", *, whole: bool) -> dict[str, str]:
-    corpus = report.corpus
-    unit = "tokens" if whole else "characters"
+def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
+    corpus = report["corpus"]
+    left_out = f"{report['left_out']:,}"
+    if report["left_out"]:
+        most = ", ".join(f"{what!r} {count:,}" for what, count in report["left_out_most_frequent"])
+        left_out += f", the most frequent being {most}"
     rows = {
-        "documents": f"{corpus.documents:,}",
-        "sentences": f"{corpus.sentences:,}",
-        "characters": f"{corpus.characters:,}",
-        "words": f"{report.words:,} ({report.distinct_words:,} distinct)",
-        "vocabulary": f"{report.vocab_size:,} entries of {report.vocab_size_asked:,} asked for",
-        f"{unit} left out": f"{report.left_out:,}",
-        "words that become [UNK]": f"{100 * report.unk_rate:.3f} %",
-        "pieces per word": f"{report.pieces_per_word:.3f}",
+        "documents": f"{corpus['documents']:,}",
+        "sentences": f"{corpus['sentences']:,}",
+        "characters": f"{corpus['characters']:,}",
+        "words": f"{report['words']:,} ({report['distinct_words']:,} distinct)",
+        "vocabulary": f"{report['vocab_size']:,} entries of "
+        f"{report['vocab_size_asked']:,} asked for",
+        f"{unit} left out": left_out,
+        "words that become [UNK]": f"{100 * report['unk_rate']:.3f} %",
+        "pieces per word": f"{report['pieces_per_word']:.3f}",
     }
-    if report.left_out:
-        most = ", ".join(f"{what!r} {count:,}" for what, count in report.left_out_most_frequent)
-        rows[f"{unit} left out"] += f", the most frequent being {most}"
-    counted = {
-        "words over 100 characters, cut": report.cut_words,
-        "rare words not counted": report.forgotten_words,
-        "empty documents skipped": corpus.empty_documents,
-        "unusable records skipped": corpus.bad_records,
+    only_if_any = {
+        "words over 100 characters, cut": report["cut_words"],
+        "rare words not counted": report["forgotten_words"],
+        "empty documents skipped": corpus["empty_documents"],
+        "unusable records skipped": corpus["bad_records"],
     }
-    return rows | {name: f"{count:,}" for name, count in counted.items() if count}
+    return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

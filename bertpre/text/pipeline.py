@@ -37,6 +37,9 @@ _OWN_CHUNKS = re.compile(r"[一-龥]|[^\s一-龥]+")
 _BERT_CHUNKS = re.compile(r"[一-龥]|[^ \t\n\r一-龥]+")
 _BERT_SPACED_CHUNKS = re.compile(r"[^ \t\n\r]+")
 
+# The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
+_LONGEST_RUN = 500 * LONGEST_WORD
+
 Splitter = Callable[[str], list[str]]
 
 
@@ -161,6 +164,15 @@ def own_splitter(*, whole: bool) -> Splitter:
 
 def _split_own(text: str) -> list[str]:
     # Cutting at white space alone is several times faster.
-    if text.isascii() or _HAN.search(text) is None:
-        return text.split()
-    return _OWN_CHUNKS.findall(text)
+    has_han = not text.isascii() and _HAN.search(text) is not None
+    chunks = _OWN_CHUNKS.findall(text) if has_han else text.split()
+    if len(text) <= _LONGEST_RUN:
+        return chunks
+    return [part for chunk in chunks for part in _cut_run(chunk)]
+
+
+def _cut_run(chunk: str) -> Sequence[str]:
+    # Exact where nothing but the cut at 100 characters can happen to the run.
+    if len(chunk) <= _LONGEST_RUN or not (chunk.isascii() and chunk.isalnum()):
+        return (chunk,)
+    return [chunk[i : i + _LONGEST_RUN] for i in range(0, len(chunk), _LONGEST_RUN)]

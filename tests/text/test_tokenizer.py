@@ -148,6 +148,14 @@ def test_a_run_over_100_characters_is_cut_not_unknown(cased):
     assert np.flatnonzero(encoding.word_starts).tolist() == [0, 100, 200]
 
 
+def test_a_run_of_any_length_is_cut_as_the_library_cuts_it(cased):
+    backend = library(cased.files[0].parent)
+
+    for text in ("abcde" * 25_000 + "a", "é" + "abcde" * 25_000, "abcde," * 25_000):
+        expected = backend.encode(text, add_special_tokens=False).ids
+        assert cased.encode(text).ids.tolist() == expected
+
+
 @pytest.mark.parametrize("special", SPECIAL_TOKENS)
 def test_a_control_token_in_text_is_text(cased, whole, special):
     assert not {0, 2, 3, 4} & set(cased.encode(f"a {special}{special} b").ids.tolist())
