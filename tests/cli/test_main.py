@@ -1,0 +1,142 @@
+"""The command line as a whole: what it lists, and how it ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bertpre
+from bertpre.cli import main
+from bertpre.errors import CorpusError
+
+COMMANDS = ["build-vocab", "make-data", "pretrain", "finetune", "predict", "fill-mask"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bertpre", *arguments], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_version_is_printed_on_stdout():
+    result = run("--version")
+
+    assert (result.returncode, result.stdout) == (0, f"bertpre {bertpre.__version__}\n")
+
+
+def test_the_installed_script_is_the_same_command():
+    script = Path(sys.executable).with_name("bertpre")
+
+    result = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60)
+
+    assert result.stdout == f"bertpre {bertpre.__version__}\n"
+
+
+def test_help_lists_the_commands_in_the_order_of_the_work():
+    result = run("--help")
+
+    places = [result.stdout.find(f"  {command} ") for command in COMMANDS]
+    assert result.returncode == 0
+    assert places == sorted(places)
+    assert min(places) > 0
+
+
+def test_without_arguments_the_help_is_shown():
+    result = run()
+
+    assert result.returncode == 2
+    assert result.stderr.startswith("Usage: python -m bertpre [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_ends_with_an_example(command):
+    result = run(command, "--help")
+
+    assert result.returncode == 0
+    assert f"bertpre {command} " in result.stdout.partition("Options:")[0].partition("\n\n")[2]
+    for option in ("--config", "--set", "--seed", "--overwrite"):
+        assert (option in result.stdout) or command == "fill-mask"
+
+
+def test_an_unknown_command_is_wrong_usage():
+    result = run("pre-train")
+
+    assert result.returncode == 2
+    assert "No such command 'pre-train'" in result.stderr
+
+
+def test_an_unknown_option_is_wrong_usage():
+    result = run("pretrain", "--stepps", "3")
+
+    assert result.returncode == 2
+    assert "No such option: --stepps" in result.stderr
+
+
+def test_an_error_goes_to_stderr_with_what_to_do_and_nothing_to_stdout(tmp_path):
+    result = run("make-data", str(tmp_path / "none.txt"), "--tokenizer", str(tmp_path / "tok"),
+                 "--output", str(tmp_path / "out"))  # fmt: skip
+
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert "what to do: " in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_shown_as_message_and_hint_with_its_brackets(monkeypatch, capsys):
+    def fail() -> None:
+        raise CorpusError("[MASK]: line 3 of a[1].txt is [bold]", "write [b]better[/b] text")
+
+    monkeypatch.setattr(main, "app", fail)
+
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+
+    shown = capsys.readouterr()
+    assert (caught.value.code, shown.out) == (1, "")
+    assert shown.err == (
+        "error: [MASK]: line 3 of a[1].txt is [bold]\nwhat to do: write [b]better[/b] text\n"
+    )
+
+
+def test_an_error_without_a_hint_is_one_line(monkeypatch, capsys):
+    def fail() -> None:
+        raise CorpusError("nothing to read")
+
+    monkeypatch.setattr(main, "app", fail)
+
+    with pytest.raises(SystemExit):
+        main.main()
+
+    assert capsys.readouterr().err == "error: nothing to read\n"
+
+
+def test_a_wrong_option_in_a_config_file_is_an_error_of_every_command(tmp_path):
+    config = tmp_path / "experiment.yaml"
+    config.write_text("pretrain: {max_step: 3}\n")
+
+    result = run("pretrain", "--data", "x", "--output", "y", "--config", str(config))
+
+    assert result.returncode == 1
+    assert "pretrain.max_step: there is no such option" in result.stderr
+    assert "did you mean pretrain.max_steps?" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_does_not_pay_for_heavy_libraries(arguments):
+    code = (
+        "import atexit, sys\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'sklearn', 'matplotlib', 'transformers'}\n"
+        "atexit.register(lambda: print('heavy:', sorted(heavy & set(sys.modules))))\n"
+        f"sys.argv = ['bertpre', *{arguments!r}]\n"
+        "from bertpre.cli.main import main\n"
+        "main()\n"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+
+    assert result.stdout.endswith("heavy: []\n"), result.stderr
