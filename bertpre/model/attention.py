@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertpre.model.dropout import dropout
-from bertpre.model.flat import key_mask, pad, unpad
+from bertpre.model.flat import Layout
 
 
 def scaled_dot_product_attention(
@@ -39,38 +39,27 @@ def scaled_dot_product_attention(
     return probabilities @ value
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    max_length: int,
-    *,
-    dropout_p: float,
-    training: bool,
-) -> Tensor:
+def attention(qkv: Tensor, layout: Layout, *, dropout_p: float) -> Tensor:
     """Let the tokens of each sequence attend to one another, in the fastest form at hand.
 
     Args:
-        query, key, value: (N, H, K), flat.
-        cu_seqlens: (B + 1,) int32, where each sequence starts.
-        max_length: length of the longest sequence, T.
-        dropout_p: share of the attention probabilities to drop in training.
-        training: whether to drop at all.
+        qkv: (N, 3, H, K), flat: query, key and value of each token.
+        layout: where the tokens belong.
+        dropout_p: share of the attention probabilities to drop.
 
     Returns:
         (N, H, K).
     """
-    num_tokens, batch_size = len(query), len(cu_seqlens) - 1
-    # (N, H, K) -> (B, T, H, K) -> (B, H, T, K)
-    q, k, v = (pad(x, cu_seqlens, max_length).transpose(1, 2) for x in (query, key, value))
-    full = num_tokens == batch_size * max_length
-    keep = None if full else key_mask(cu_seqlens, max_length)
-    dropout_p = dropout_p if training else 0.0
-    if query.device.type == "cpu":
+    padded = layout.pad(qkv)  # (N, 3, H, K) -> (B, T, 3, H, K)
+    query, key, value = (part.transpose(1, 2) for part in padded.unbind(dim=2))  # (B, H, T, K)
+    if qkv.device.type == "cpu":
         # The library's fused kernel is several times slower than this in bf16 on a CPU.
-        context = scaled_dot_product_attention(q, k, v, keep=keep, dropout_p=dropout_p)
+        context = scaled_dot_product_attention(
+            query, key, value, keep=layout.keep, dropout_p=dropout_p
+        )
     else:
-        mask = None if keep is None else keep[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
-    return unpad(context.transpose(1, 2), cu_seqlens, num_tokens)  # (B, H, T, K) -> (N, H, K)
+        mask = None if layout.keep is None else layout.keep[:, None, None, :]  # (B, 1, 1, T)
+        context = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout_p
+        )
+    return layout.unpad(context.transpose(1, 2))  # (B, H, T, K) -> (N, H, K)

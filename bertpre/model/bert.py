@@ -19,7 +19,7 @@ from bertpre.config import schema
 from bertpre.errors import ConfigError
 from bertpre.model.attention import attention
 from bertpre.model.dropout import Dropout
-from bertpre.model.flat import FlatBatch, flatten, pad
+from bertpre.model.flat import FlatBatch, Layout, add_filler, flatten, make_layout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -110,14 +110,10 @@ class MultiHeadAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
+    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
         """Return (N, D) for hidden states (N, D)."""
         qkv = self.qkv(hidden).unflatten(1, (3, self.num_heads, -1))  # (N, 3D) -> (N, 3, H, K)
-        query, key, value = qkv.unbind(dim=1)  # each (N, H, K)
-        p, training = self.dropout_p, self.training
-        context = attention(
-            query, key, value, cu_seqlens, max_length, dropout_p=p, training=training
-        )
+        context = attention(qkv, layout, dropout_p=self.dropout_p if self.training else 0.0)
         output: Tensor = self.output(context.flatten(1))  # (N, H, K) -> (N, D)
         return output
 
@@ -159,14 +155,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
+    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
         """Return (N, D) for hidden states (N, D)."""
         if self.is_pre_norm:
-            attended = self.attention(self.attention_norm(hidden), cu_seqlens, max_length)
+            attended = self.attention(self.attention_norm(hidden), layout)
             hidden = hidden + self.dropout(attended)
             hidden = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
         else:
-            attended = self.attention(hidden, cu_seqlens, max_length)
+            attended = self.attention(hidden, layout)
             hidden = self.attention_norm(hidden + self.dropout(attended))
             hidden = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
         return hidden
@@ -185,10 +181,10 @@ class Encoder(nn.Module):
         if config.norm == "pre":
             self.final_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def forward(self, hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
+    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
         """Return (N, D) for embeddings (N, D)."""
         for layer in self.layers:
-            hidden = layer(hidden, cu_seqlens, max_length)
+            hidden = layer(hidden, layout)
         if self.final_norm is not None:
             hidden = self.final_norm(hidden)
         return hidden
@@ -250,8 +246,10 @@ class BertModel(nn.Module):
                 f"a sequence of {batch.max_length} tokens, but the model has "
                 f"{self.config.max_position_embeddings} positions"
             )
-        hidden = self.embeddings(batch)
-        hidden = self.encoder(hidden, batch.cu_seqlens, batch.max_length)
+        num_tokens = len(batch.input_ids)
+        layout = make_layout(batch.cu_seqlens, num_tokens=num_tokens, max_length=batch.max_length)
+        hidden = add_filler(self.embeddings(batch), layout.num_rows)
+        hidden = self.encoder(hidden, layout)[:num_tokens]
         pooled = None if self.pooler is None else self.pooler(hidden, batch.cu_seqlens)
         return BertOutput(hidden, pooled)
 
@@ -269,7 +267,10 @@ class BertModel(nn.Module):
             Hidden states (B, T, D), zeros at the padding.
         """
         batch = flatten(input_ids, attention_mask, token_type_ids)
-        return pad(self(batch).hidden_states, batch.cu_seqlens, input_ids.shape[1])
+        hidden = self(batch).hidden_states
+        padded: Tensor = hidden.new_zeros(*attention_mask.shape, hidden.shape[1])
+        padded[attention_mask.bool()] = hidden  # (N, D) -> (B, T, D)
+        return padded
 
 
 def initialize(module: nn.Module, std: float, generator: torch.Generator) -> None:

@@ -5,9 +5,10 @@
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -76,62 +77,79 @@ def flatten(
     )
 
 
-def padded_rows(cu_seqlens: Tensor, max_length: int, num_tokens: int) -> Tensor:
-    """Find each token's row in a padded batch seen as (B * T, ...).
+class Layout(NamedTuple):
+    """Where the tokens of a flat batch belong in a padded one; made once for all layers.
+
+    Attributes:
+        num_tokens: N, the real tokens.
+        num_rows: N, and on a CPU a few rows of filler, which nothing reads.
+        batch_size: B.
+        max_length: T, of the padded batch.
+        rows: (num_rows,) int64, each token's row in a padded batch seen as (B * T, ...); filler
+            points at row 0. None where padding is a view, as every sequence has T tokens.
+        keep: (B, T) bool, true at real tokens; None where all are.
+    """
+
+    num_tokens: int
+    num_rows: int
+    batch_size: int
+    max_length: int
+    rows: Tensor | None
+    keep: Tensor | None
+
+    def pad(self, values: Tensor) -> Tensor:
+        """Lay flat values (num_rows, ...) out as (B, T, ...), zeros at the padding."""
+        if self.rows is None:
+            return values.view(self.batch_size, self.max_length, *values.shape[1:])
+        # index_copy and index_select, as their backward passes give the same bits each time.
+        padded = values.new_zeros(self.batch_size * self.max_length, *values.shape[1:])
+        padded = padded.index_copy(0, self.rows[: self.num_tokens], values[: self.num_tokens])
+        return padded.view(self.batch_size, self.max_length, *values.shape[1:])
+
+    def unpad(self, padded: Tensor) -> Tensor:
+        """Undo `pad`: (B, T, ...) to (num_rows, ...)."""
+        flat = padded.flatten(0, 1)
+        return flat if self.rows is None else flat.index_select(0, self.rows)
+
+
+def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layout:
+    """Work out where each token goes.
 
     Args:
-        cu_seqlens: (B + 1,) int32.
-        max_length: T.
+        cu_seqlens: (B + 1,) int32, where each sequence starts, and N.
         num_tokens: N, given so that a GPU need not be asked for it.
-
-    Returns:
-        (N,) int64, increasing.
+        max_length: length of the longest sequence.
     """
+    device, batch_size, num_rows = cu_seqlens.device, len(cu_seqlens) - 1, num_tokens
+    if device.type == "cpu":
+        num_rows = round_up(num_tokens)
+        if num_tokens != batch_size * max_length:
+            max_length = -(-max_length // 8) * 8
+    if num_tokens == num_rows == batch_size * max_length:
+        return Layout(num_tokens, num_rows, batch_size, max_length, None, None)
     starts = cu_seqlens[:-1].long()
-    shifts = torch.arange(len(starts), device=starts.device) * max_length - starts
+    shifts = torch.arange(batch_size, device=device) * max_length - starts
     lengths = cu_seqlens.diff()
     shift_of_token = torch.repeat_interleave(shifts, lengths, output_size=num_tokens)
-    return torch.arange(num_tokens, device=starts.device) + shift_of_token
+    rows = torch.arange(num_tokens, device=device) + shift_of_token
+    rows = F.pad(rows, (0, num_rows - num_tokens))
+    keep = None
+    if num_tokens != batch_size * max_length:
+        keep = torch.arange(max_length, device=device) < lengths[:, None]
+    return Layout(num_tokens, num_rows, batch_size, max_length, rows, keep)
 
 
-def key_mask(cu_seqlens: Tensor, max_length: int) -> Tensor:
-    """Return the padding mask of a flat batch, (B, T) bool, true at real tokens."""
-    positions = torch.arange(max_length, device=cu_seqlens.device)
-    return positions < cu_seqlens.diff()[:, None]
+def round_up(count: int) -> int:
+    """Round a number of rows up by at most 3 % (or 7), so that few different numbers come up.
 
-
-def pad(values: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
-    """Lay flat values out in rows, zeros at the padding.
-
-    Args:
-        values: (N, ...).
-        cu_seqlens: (B + 1,) int32.
-        max_length: T, no less than the longest sequence.
-
-    Returns:
-        (B, T, ...); a view where every sequence has T tokens.
+    A CPU's matrix library compiles and keeps code for each shape it meets. Without padding no two
+    batches have the same number of tokens, which took gigabytes and a tenth of the time.
     """
-    batch_size, num_tokens, inner = len(cu_seqlens) - 1, len(values), values.shape[1:]
-    if num_tokens == batch_size * max_length:
-        return values.view(batch_size, max_length, *inner)
-    rows = padded_rows(cu_seqlens, max_length, num_tokens)
-    # index_copy and index_select, as their backward passes give the same bits each time.
-    padded = values.new_zeros(batch_size * max_length, *inner).index_copy(0, rows, values)
-    return padded.view(batch_size, max_length, *inner)  # (B * T, ...) -> (B, T, ...)
+    multiple = max(8, 1 << max(0, (count // 32).bit_length() - 1))
+    return -(-count // multiple) * multiple
 
 
-def unpad(padded: Tensor, cu_seqlens: Tensor, num_tokens: int) -> Tensor:
-    """Undo `pad`.
-
-    Args:
-        padded: (B, T, ...).
-        cu_seqlens: (B + 1,) int32.
-        num_tokens: N.
-
-    Returns:
-        (N, ...); a view where every sequence has T tokens.
-    """
-    flat = padded.flatten(0, 1)  # (B, T, ...) -> (B * T, ...)
-    if num_tokens == len(flat):
-        return flat
-    return flat.index_select(0, padded_rows(cu_seqlens, padded.shape[1], num_tokens))
+def add_filler(values: Tensor, num_rows: int) -> Tensor:
+    """Append rows of zeros: (N, ...) to (num_rows, ...)."""
+    missing = num_rows - len(values)
+    return torch.cat([values, values.new_zeros(missing, *values.shape[1:])]) if missing else values

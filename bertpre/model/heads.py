@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
 from bertpre.model.dropout import Dropout
-from bertpre.model.flat import FlatBatch, pad
+from bertpre.model.flat import FlatBatch, add_filler, make_layout, round_up
 
 
 class MlmHead(nn.Module):
@@ -85,8 +85,11 @@ class BertForPreTraining(nn.Module):
             predicted: (P,) int64, places in the flat batch.
         """
         hidden, pooled_output = self.bert(batch)
+        num_predicted = len(predicted)
+        if predicted.device.type == "cpu":
+            predicted = add_filler(predicted, round_up(num_predicted))
         hidden = hidden.index_select(0, predicted)  # (N, D) -> (P, D)
-        mlm_logits = self.mlm(hidden, self.bert.embeddings.word.weight)
+        mlm_logits = self.mlm(hidden, self.bert.embeddings.word.weight)[:num_predicted]
         nsp_logits = None if self.nsp is None else self.nsp(pooled_output)
         return PretrainingLogits(mlm_logits, nsp_logits)
 
@@ -138,7 +141,8 @@ def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
     Returns:
         (B, D).
     """
-    sums = pad(hidden, cu_seqlens, max_length).sum(dim=1)  # (N, D) -> (B, T, D) -> (B, D)
+    layout = make_layout(cu_seqlens, num_tokens=len(hidden), max_length=max_length)
+    sums = layout.pad(hidden).sum(dim=1)  # (N, D) -> (B, T, D) -> (B, D)
     return sums / cu_seqlens.diff()[:, None]
 
 

@@ -9,8 +9,13 @@ from torch import Tensor, nn
 from bertpre.config import schema
 from bertpre.model.attention import attention, scaled_dot_product_attention
 from bertpre.model.bert import EncoderLayer, MultiHeadAttention
+from bertpre.model.flat import Layout, make_layout
 
 CU_SEQLENS = torch.tensor([0, 4, 5, 8], dtype=torch.int32)
+
+
+def layout_of(cu_seqlens: Tensor) -> Layout:
+    return make_layout(cu_seqlens, num_tokens=8, max_length=4)
 
 
 def by_hand(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -32,13 +37,13 @@ def by_hand(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     "cu_seqlens", [CU_SEQLENS, torch.tensor([0, 4, 8])], ids=["ragged", "full"]
 )
 def test_attention_equals_a_loop_written_from_the_formula(cu_seqlens: Tensor) -> None:
-    query, key, value = torch.randn(3, 8, 2, 3, generator=torch.Generator().manual_seed(0))
+    qkv = torch.randn(8, 3, 2, 3, generator=torch.Generator().manual_seed(0))
 
-    result = attention(query, key, value, cu_seqlens, 4, dropout_p=0.0, training=True)
+    result = attention(qkv, layout_of(cu_seqlens), dropout_p=0.0)
 
     for start, end in itertools.pairwise(cu_seqlens.tolist()):
         for head in range(2):
-            expected = by_hand(*(x[start:end, head] for x in (query, key, value)))
+            expected = by_hand(*qkv[start:end, :, head].unbind(dim=1))
             torch.testing.assert_close(result[start:end, head], expected, atol=1e-6, rtol=1e-5)
 
 
@@ -57,25 +62,21 @@ def test_scaled_dot_product_attention_equals_the_library_in_outputs_and_gradient
     torch.testing.assert_close(our_gradients, their_gradients, atol=1e-6, rtol=1e-5)
 
 
-def test_attention_drops_probabilities_in_training_only() -> None:
-    query, key, value = torch.randn(3, 8, 2, 3, generator=torch.Generator().manual_seed(0))
+def test_attention_drops_probabilities() -> None:
+    qkv = torch.randn(8, 3, 2, 3, generator=torch.Generator().manual_seed(0))
 
-    def run(dropout_p: float, training: bool) -> Tensor:
-        return attention(query, key, value, CU_SEQLENS, 4, dropout_p=dropout_p, training=training)
+    whole, dropped = (attention(qkv, layout_of(CU_SEQLENS), dropout_p=p) for p in (0.0, 0.5))
 
-    assert torch.equal(run(0.5, False), run(0.0, True))
-    assert not torch.equal(run(0.5, True), run(0.0, True))
+    assert not torch.equal(whole, dropped)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_attention_on_a_gpu_equals_the_written_out_form() -> None:
-    query, key, value = torch.randn(3, 8, 2, 16, generator=torch.Generator().manual_seed(0))
+    qkv = torch.randn(8, 3, 2, 16, generator=torch.Generator().manual_seed(0))
 
-    here = attention(query, key, value, CU_SEQLENS, 4, dropout_p=0.0, training=False)
-    there = attention(
-        query.cuda(), key.cuda(), value.cuda(), CU_SEQLENS.cuda(), 4, dropout_p=0.0, training=False
-    )
+    here = attention(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
+    there = attention(qkv.cuda(), layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
 
     torch.testing.assert_close(there.cpu(), here, atol=1e-5, rtol=1e-4)
 
@@ -104,10 +105,11 @@ def test_encoder_layer_equals_the_formula_of_its_kind(
 ) -> None:
     layer = EncoderLayer(make_config(norm=norm, hidden_act="relu"))
     randomize(layer)
-    x = torch.randn(6, 24, generator=torch.Generator().manual_seed(2))
+    x = torch.randn(8, 24, generator=torch.Generator().manual_seed(2))
+    layout = make_layout(torch.tensor([0, 8]), num_tokens=8, max_length=8)
 
     with torch.no_grad():
-        result = layer(x, torch.tensor([0, 6], dtype=torch.int32), 6)
+        result = layer(x, layout)
 
         def feed_forward(y: Tensor) -> Tensor:
             up, down = layer.feed_forward.up, layer.feed_forward.down

@@ -1,7 +1,9 @@
+import itertools
+
 import pytest
 import torch
 
-from bertpre.model.flat import flatten, key_mask, pad, unpad
+from bertpre.model.flat import Layout, add_filler, flatten, make_layout, round_up
 
 LENGTHS = [3, 1, 2]
 KEEP = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
@@ -33,38 +35,75 @@ def test_flatten_refuses_rows_that_do_not_start_with_their_tokens(mask: list[lis
         flatten(torch.ones(2, 2, dtype=torch.long), torch.tensor(mask))
 
 
+def layout_of(lengths: list[int]) -> Layout:
+    cu_seqlens = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+    return make_layout(cu_seqlens, num_tokens=sum(lengths), max_length=max(lengths))
+
+
 def test_pad_puts_zeros_after_each_sequence() -> None:
-    batch = flatten(IDS, KEEP)
+    padded = layout_of(LENGTHS).pad(torch.tensor([7, 8, 9, 4, 5, 6]))
 
-    padded = pad(batch.input_ids, batch.cu_seqlens, 4)
-
-    assert padded.tolist() == [[7, 8, 9, 0], [4, 0, 0, 0], [5, 6, 0, 0]]
-
-
-def test_key_mask_is_true_at_real_tokens() -> None:
-    batch = flatten(IDS, KEEP)
-
-    assert torch.equal(key_mask(batch.cu_seqlens, batch.max_length), KEEP.bool())
+    assert padded.shape == (3, 8)  # rounded up from 3, so that few lengths come up
+    assert padded[:, :4].tolist() == [[7, 8, 9, 0], [4, 0, 0, 0], [5, 6, 0, 0]]
+    assert padded[:, 4:].sum() == 0
 
 
-def test_unpad_undoes_pad_with_inner_dimensions_and_gradients() -> None:
-    batch = flatten(IDS, KEEP)
-    values = torch.randn(6, 2, 5, requires_grad=True)
+def test_keep_is_true_at_real_tokens() -> None:
+    keep = layout_of(LENGTHS).keep
 
-    back = unpad(pad(values, batch.cu_seqlens, 3), batch.cu_seqlens, 6)
-    (back * torch.arange(6.0)[:, None, None]).sum().backward()
+    assert keep is not None
+    assert torch.equal(keep[:, :3], KEEP.bool())
+    assert not keep[:, 3:].any()
 
-    assert torch.equal(back, values)
+
+@pytest.mark.parametrize(
+    "lengths",
+    [LENGTHS, [8, 8], [5, 5], [64, 63, 60], [8] * 33],
+    ids=lambda lengths: str(len(lengths)),
+)
+def test_unpad_undoes_pad_with_inner_dimensions_and_gradients(lengths: list[int]) -> None:
+    layout, count = layout_of(lengths), sum(lengths)
+    values = torch.randn(count, 2, 5, requires_grad=True)
+    weights = torch.arange(float(count))[:, None, None]
+
+    back = layout.unpad(layout.pad(add_filler(values, layout.num_rows)))
+    (back[:count] * weights).sum().backward()
+
+    assert len(back) == layout.num_rows
+    assert torch.equal(back[:count], values)
     assert values.grad is not None
-    assert torch.equal(values.grad, torch.arange(6.0)[:, None, None].expand(6, 2, 5))
+    assert torch.equal(values.grad, weights.expand(count, 2, 5))
 
 
 def test_equal_lengths_need_no_copy() -> None:
-    batch = flatten(torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3))
-    values = torch.randn(6, 4)
+    layout = layout_of([8, 8])
+    values = torch.randn(16, 4)
 
-    padded = pad(values, batch.cu_seqlens, batch.max_length)
+    padded = layout.pad(values)
 
-    assert padded.shape == (2, 3, 4)
+    assert padded.shape == (2, 8, 4)
     assert padded.data_ptr() == values.data_ptr()
-    assert unpad(padded, batch.cu_seqlens, 6).data_ptr() == values.data_ptr()
+    assert layout.unpad(padded).data_ptr() == values.data_ptr()
+    assert layout.keep is None
+
+
+def test_filler_that_fills_up_a_padded_batch_does_not_count_as_tokens() -> None:
+    layout = layout_of([64] * 62 + [63, 63])  # 4,094 tokens, rounded up to 64 times 64
+
+    assert (layout.num_tokens, layout.num_rows) == (4094, 4096)
+    assert layout.keep is not None
+    assert layout.keep.sum() == 4094
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 100, 255, 256, 1000, 4095, 16_384, 100_001])
+def test_rounding_up_adds_little_and_leaves_few_numbers(count: int) -> None:
+    rounded = round_up(count)
+
+    assert count <= rounded <= max(count + 7, count * 1.032)
+    assert len({round_up(n) for n in range(count, 2 * count + 1)}) <= 64
+
+
+def test_filler_is_zeros_after_the_values() -> None:
+    assert add_filler(torch.tensor([5, 6]), 4).tolist() == [5, 6, 0, 0]
+    values = torch.randn(2)
+    assert add_filler(values, 2) is values
