@@ -9,10 +9,10 @@ from bertpre.config.load import parse_config
 from bertpre.config.schema import Config
 from bertpre.data.random64 import Stream
 
-SUBJECTS = "the cat,a dog,our teacher,the old sailor,my sister,every child".split(",")
-VERBS = "sees,follows,likes,remembers,paints,describes".split(",")
-OBJECTS = "the river,a small boat,the garden,some bread,an empty house,the moon".split(",")
-PLACES = "in the morning,near the harbour,after supper,without a word,once again".split(",")
+SUBJECTS = ["the cat", "a dog", "our teacher", "the old sailor", "my sister", "every child"]
+VERBS = ["sees", "follows", "likes", "remembers", "paints", "describes"]
+OBJECTS = ["the river", "a small boat", "the garden", "some bread", "an empty house", "the moon"]
+PLACES = ["in the morning", "near the harbour", "after supper", "without a word", "once again"]
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +24,8 @@ def tiny_documents() -> list[list[str]]:
         subject = SUBJECTS[stream.integer(0, len(SUBJECTS) - 1)]
         sentences = []
         for _ in range(stream.integer(2, 9)):
-            words = [subject]
-            words += [part[stream.integer(0, len(part) - 1)] for part in (VERBS, OBJECTS)]
-            words += PLACES[: stream.integer(0, 1)] + [PLACES[stream.integer(0, len(PLACES) - 1)]]
-            sentences.append(" ".join(words) + ".")
+            drawn = [part[stream.integer(0, len(part) - 1)] for part in (VERBS, OBJECTS, PLACES)]
+            sentences.append(" ".join([subject, *drawn]) + ".")
         documents.append(sentences)
     return documents
 

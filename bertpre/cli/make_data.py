@@ -1,13 +1,15 @@
 """``bertpre make-data``."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
 from bertpre.config.load import load_config
+
+if TYPE_CHECKING:
+    from bertpre.data.report import DataReport
 
 _SHOWN_EXAMPLES = 3
 
@@ -84,7 +86,7 @@ def command(
     from bertpre.data.report import sample_examples
 
     render.show_log()
-    with render.progress("make-data", "documents") as on_progress:
+    with render.progress("make-data", "bytes") as on_progress:
         report = make_data(
             inputs,
             tokenizer=tokenizer,
@@ -95,13 +97,32 @@ def command(
             export_jsonl_to=export_jsonl,
             on_progress=on_progress,
         )
-    render.table(f"{output}", {name: _shown(value) for name, value in asdict(report).items()})
+    render.table(f"{output}", _rows(report, config.make_data.max_seq_length))
     render.examples(sample_examples(output, _SHOWN_EXAMPLES))
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "none" if value is None else str(value)
+def _rows(report: "DataReport", max_seq_length: int) -> dict[str, str]:
+    count, one = report.training_examples, report.one_sentence_documents
+    rows = {
+        "documents": f"{report.documents:,}, {one / report.documents:.0%} of them of one sentence",
+        "sentences": f"{report.sentences:,}",
+        "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]",
+        "split": f"{report.training_documents:,} documents to train on, "
+        f"{report.held_out_documents:,} held out",
+        "training examples": f"{count:,} in {report.passes} passes",
+        "held-out examples": f"{report.held_out_examples:,}",
+        "length": f"{report.mean_length:.1f} tokens on average, {report.longest} at most, "
+        f"{report.full_length_examples / count:.0%} of {max_seq_length}",
+        "an epoch": f"{report.tokens_per_epoch:,} tokens, "
+        f"{report.predictions_per_epoch:,} of them predicted",
+        "cut off to fit": f"{report.truncated_share:.1%} of the text in each pass",
+    }
+    if report.random_next_share is not None:
+        rows["random next sentences"] = f"{report.random_next_share:.1%} of the pairs"
+    only_if_any = {
+        "sentences without a token": report.empty_sentences,
+        "documents without a token": report.empty_documents,
+        "empty documents skipped": report.corpus.empty_documents,
+        "unusable records skipped": report.corpus.bad_records,
+    }
+    return rows | {name: f"{number:,}" for name, number in only_if_any.items() if number}

@@ -22,12 +22,13 @@ from bertpre.data.split import split_documents
 from bertpre.data.tokenizing import tokenize_corpus
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.text.corpus import read_documents
+from bertpre.text.corpus import CorpusReport, read_documents
 from bertpre.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
 MOST_HELD_OUT = 10_000
+_TRUNCATED_SHARE_WARNED = 0.2
 DUPE_FACTOR = {"mlm-nsp": 5, "mlm": 1}  # with one pass, the pairs would be memorised
 
 Progress = Callable[[int, int | None], None]
@@ -54,7 +55,7 @@ def make_data(
         seed: decides the split, the pairs and static masks.
         overwrite: replace a finished data folder.
         export_jsonl_to: also write the training examples, masked, one JSON object a line.
-        on_progress: called with the documents done so far.
+        on_progress: told the bytes read on disk so far, and in all.
 
     Raises:
         BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
@@ -72,12 +73,13 @@ def make_data(
     with stage_folder(output, overwrite=overwrite, identity=identity) as work:
         loaded.save_files(_folder(work / "tokenizer"))
         tokens = _folder(work / "tokens")
+        corpus = CorpusReport()
+        documents = read_documents(inputs, config.text, report=corpus, on_progress=on_progress)
         tokenize_corpus(
-            (document.sentences for document in read_documents(inputs, config.text)),
+            (document.sentences for document in documents),
             tokenizer_folder=work / "tokenizer",
             folder=tokens,
             workers=config.workers or os.cpu_count() or 1,
-            on_progress=on_progress,
         )
         store = TokenStore(tokens)
         training, held_out = split_documents(store, fraction=config.eval_fraction, seed=seed)
@@ -94,6 +96,7 @@ def make_data(
             {"seed": seed, "options": {**options, "dupe_factor": passes}, "pass_ends": pass_ends},
         )
         report = describe_data(
+            corpus,
             store,
             map_records(index / "examples.bin"),
             splits=(training, held_out),
@@ -104,6 +107,15 @@ def make_data(
             max_seq_length=config.max_seq_length,
             mask_spec=mask_spec_of(options),
         )
+        if report.truncated_share > _TRUNCATED_SHARE_WARNED:
+            log.warning(
+                "%.0f %% of the text is cut off in each pass, as its sentences are long for pairs "
+                "of %d tokens: %.0f on average; split them, raise --max-seq-length, or use "
+                "--objective mlm, which cuts nothing off",
+                100 * report.truncated_share,
+                config.max_seq_length,
+                store.num_tokens / store.num_sentences,
+            )
         manifest = {
             "index": index.name,
             "tokenizer": loaded.fingerprint,
@@ -199,7 +211,9 @@ def _write_held_out_index(
     records = np.zeros(0, RECORD)
     if len(held_out) == 0:
         if config.eval_fraction > 0:
-            log.warning("no document has a third sentence to hold out: there will be no held-out loss")
+            log.warning(
+                "no document has a third sentence to hold out, so there is no held-out loss"
+            )
     elif config.objective == "mlm-nsp" and held_out.num_distinct < 2:
         log.warning("the held-out text is one document: no held-out examples, as NSP needs two")
     else:

@@ -10,6 +10,7 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.data.masking import MaskSpec
 from bertpre.data.pairs import RANDOM_NEXT, Records, SplitDocuments
 from bertpre.data.tokens import TokenStore
+from bertpre.text.corpus import CorpusReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +18,7 @@ class DataReport:
     """What make-data found and made; kept in the manifest. Counts unless named otherwise.
 
     Attributes:
+        corpus: what was read, and what of it had to be skipped.
         documents, sentences, tokens: in the token store.
         empty_sentences, empty_documents: had no token left, and are not in it.
         one_sentence_documents: among ``documents``.
@@ -32,6 +34,7 @@ class DataReport:
         truncated_share: share of the training tokens that a pass cuts off to fit.
     """
 
+    corpus: CorpusReport
     documents: int
     sentences: int
     tokens: int
@@ -54,6 +57,7 @@ class DataReport:
 
 
 def describe_data(
+    corpus: CorpusReport,
     store: TokenStore,
     records: Records,
     *,
@@ -68,6 +72,7 @@ def describe_data(
     """Count what is in the token store and the index.
 
     Args:
+        corpus: what was read.
         store: the tokenised corpus.
         records: the training examples of all passes.
         splits: training and held-out documents.
@@ -88,6 +93,7 @@ def describe_data(
     walked = int(a_length.sum() + b_length[~is_random].sum())
     num_training_tokens = int(unigrams.sum())
     return DataReport(
+        corpus=corpus,
         documents=store.num_documents,
         sentences=store.num_sentences,
         tokens=store.num_tokens,

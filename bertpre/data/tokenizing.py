@@ -6,7 +6,7 @@ import logging
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
@@ -35,7 +35,6 @@ def tokenize_corpus(
     tokenizer_folder: Path,
     folder: Path,
     workers: int,
-    on_progress: Callable[[int, int | None], None] | None = None,
 ) -> None:
     """Tokenise documents into shards; shards that are whole already are not made again.
 
@@ -44,7 +43,6 @@ def tokenize_corpus(
         tokenizer_folder: what each process loads.
         folder: where the shards go.
         workers: processes that tokenise; 1 stays in this one.
-        on_progress: called with the number of documents done.
 
     Raises:
         CorpusError: no document has a token.
@@ -58,8 +56,6 @@ def tokenize_corpus(
     for part in _tokenize_blocks(_blocks(rest), tokenizer_folder, workers):
         writer.add(part)
         done += len(part.document_lengths) + part.empty_documents
-        if on_progress is not None:
-            on_progress(done, None)
     writer.close()
     if sum(counts["tokens"] for counts in finished_shards(folder)) == 0:
         raise CorpusError(

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from bertpre.artefacts import MANIFEST, check_files, read_manifest, write_json, write_manifest
 from bertpre.data.loader import Cursor
 from bertpre.errors import CheckpointError, DataFormatError
+from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.checks import RUN_CONFIG
@@ -58,7 +58,7 @@ class TrainerState:
 def save_checkpoint(
     run: Path,
     *,
-    model: nn.Module,
+    model: BertForPreTraining,
     optimizer: torch.optim.Optimizer,
     state: TrainerState,
     tokenizer: Tokenizer,
@@ -89,7 +89,12 @@ def save_checkpoint(
 
 
 def save_final(
-    run: Path, *, model: nn.Module, tokenizer: Tokenizer, step: int, facts: Mapping[str, object]
+    run: Path,
+    *,
+    model: BertForPreTraining,
+    tokenizer: Tokenizer,
+    step: int,
+    facts: Mapping[str, object],
 ) -> Path:
     """Write the trained model into ``final``, by which a run is known to be finished."""
     work = _new_folder(run / "final")
@@ -99,7 +104,7 @@ def save_final(
 
 
 def load_checkpoint(
-    folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer
+    folder: Path, *, model: BertForPreTraining, optimizer: torch.optim.Optimizer
 ) -> TrainerState:
     """Put a checkpoint's weights and moments into a model and its optimizer.
 
@@ -175,7 +180,7 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def _write_model(
-    work: Path, model: nn.Module, tokenizer: Tokenizer, facts: Mapping[str, object]
+    work: Path, model: BertForPreTraining, tokenizer: Tokenizer, facts: Mapping[str, object]
 ) -> None:
     save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(work)

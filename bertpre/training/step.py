@@ -108,7 +108,7 @@ def accumulate_gradients(
         total = loss.mlm_loss_sum / num_predicted
         if loss.nsp_loss_sum is not None:
             total = total + loss.nsp_loss_sum / num_pairs
-        total.backward()
+        total.backward()  # type: ignore[no-untyped-call]
         sums += _as_row(loss)
     return sums
 

@@ -287,7 +287,7 @@ def test_when_nothing_can_be_held_out_it_is_said(
     report = make("the cat sees the moon.\n", objective="mlm")
 
     assert report.held_out_examples == 0
-    assert "no document has a third sentence to hold out" in caplog.text
+    assert "no document has a third sentence to hold out, so" in caplog.text
 
 
 def test_one_held_out_document_has_no_pairs(make: Make, caplog: pytest.LogCaptureFixture) -> None:
@@ -388,3 +388,26 @@ def test_records_of_a_table_are_documents(tmp_path: Path, tiny_tokenizer: Path) 
     )
 
     assert report.documents == 40
+
+
+def test_text_that_is_mostly_cut_off_is_a_warning(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = "\n".join("the cat sees " * 30 + f"{i}." for i in range(6))
+
+    report = make(f"{long}\n\n{long}\nmore.\n", eval_fraction=0.0, max_seq_length=16)
+
+    assert report.truncated_share > 0.5
+    assert "of the text is cut off in each pass" in caplog.text
+    assert "--objective mlm, which cuts nothing off" in caplog.text
+
+
+def test_what_reading_skipped_is_in_the_report(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"text": "the cat."}\nnot json\n{"text": ""}\n{"text": "a dog."}\n')
+
+    report = make(path, objective="mlm")
+
+    assert (report.documents, report.corpus.bad_records, report.corpus.empty_documents) == (2, 1, 1)
