@@ -1,1 +1,68 @@
+"""bertpre: pretrain BERT on your own text and fine-tune classifiers on the result.
+
+The names below are the stages and what a notebook needs around them; each is imported when it is
+first used, so that ``import bertpre`` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertpre.config.load import load_config
+    from bertpre.config.schema import Config
+    from bertpre.data.dataset import PretrainingData
+    from bertpre.data.make_data import make_data
+    from bertpre.errors import BertpreError
+    from bertpre.finetuning.fill_mask import fill_mask
+    from bertpre.finetuning.finetune import finetune
+    from bertpre.finetuning.predict import predict
+    from bertpre.model.bert import BertModel
+    from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+    from bertpre.text.corpus import read_documents
+    from bertpre.text.tokenizer import Tokenizer
+    from bertpre.text.vocabulary import build_vocab
+    from bertpre.training.pretrain import pretrain
+
 __version__ = "0.1.0"
+
+_HOME = {
+    "BertForPreTraining": "bertpre.model.heads",
+    "BertForSequenceClassification": "bertpre.model.heads",
+    "BertModel": "bertpre.model.bert",
+    "BertpreError": "bertpre.errors",
+    "Config": "bertpre.config.schema",
+    "PretrainingData": "bertpre.data.dataset",
+    "Tokenizer": "bertpre.text.tokenizer",
+    "build_vocab": "bertpre.text.vocabulary",
+    "fill_mask": "bertpre.finetuning.fill_mask",
+    "finetune": "bertpre.finetuning.finetune",
+    "load_config": "bertpre.config.load",
+    "make_data": "bertpre.data.make_data",
+    "predict": "bertpre.finetuning.predict",
+    "pretrain": "bertpre.training.pretrain",
+    "read_documents": "bertpre.text.corpus",
+}
+
+__all__ = [
+    "BertForPreTraining",
+    "BertForSequenceClassification",
+    "BertModel",
+    "BertpreError",
+    "Config",
+    "PretrainingData",
+    "Tokenizer",
+    "build_vocab",
+    "fill_mask",
+    "finetune",
+    "load_config",
+    "make_data",
+    "predict",
+    "pretrain",
+    "read_documents",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'bertpre' has no attribute {name!r}")

@@ -1,15 +1,12 @@
 """``bertpre make-data``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
 from bertpre.config.load import load_config
-
-if TYPE_CHECKING:
-    from bertpre.data.report import DataReport
 
 _SHOWN_EXAMPLES = 3
 
@@ -101,7 +98,7 @@ def command(
     render.examples(sample_examples(output, _SHOWN_EXAMPLES))
 
 
-def _rows(report: "DataReport", max_seq_length: int) -> dict[str, str]:
+def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
     count, one = report.training_examples, report.one_sentence_documents
     rows = {
         "documents": f"{report.documents:,}, {one / report.documents:.0%} of them of one sentence",

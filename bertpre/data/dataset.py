@@ -128,41 +128,16 @@ class PretrainingData:
             seed = self.seed
             epochs = np.searchsorted(self.pass_ends, examples, side="right")
         keys = example_keys(seed, epochs, examples)
-        return self._mask(self.assemble(self.records[examples]), keys, spec or self.mask_spec)
+        return self._mask(self.records[examples], keys, spec or self.mask_spec)
 
     def held_out_examples(self, start: int, count: int) -> Examples:
         """Assemble and mask held-out examples, always with the same masks."""
         numbers = np.arange(start, min(start + count, len(self.held_out)))
         keys = example_keys(derive(self.seed, "held-out masks"), np.zeros_like(numbers), numbers)
-        return self._mask(self.assemble(self.held_out[numbers]), keys, HELD_OUT_MASKS)
+        return self._mask(self.held_out[numbers], keys, HELD_OUT_MASKS)
 
-    def assemble(self, records: Records) -> Assembled:
-        """Read examples from the token store: [CLS] A [SEP] B [SEP], or [CLS] A [SEP]."""
-        a_length = records["a_length"].astype(np.int64)
-        b_length = records["b_length"].astype(np.int64)
-        has_b = b_length > 0
-        lengths = a_length + b_length + 2 + has_b
-        ends = np.cumsum(lengths)
-        starts = ends - lengths
-        # Read A, B, A, B, ... in one go, and put the tokens where the special ones leave room.
-        runs = np.stack([a_length, b_length], axis=1).ravel()
-        sources = np.stack([records["a_start"], records["b_start"]], axis=1).ravel()
-        ids, words = self.store.gather(sources.astype(np.int64), runs)
-        total = int(ends[-1])
-        maskable = np.ones(total, bool)
-        first_sep = starts + 1 + a_length
-        maskable[starts] = maskable[first_sep] = maskable[ends - 1] = False
-        flat = np.full(total, self.tokenizer.sep_id, np.int64)
-        flat[starts] = self.tokenizer.cls_id
-        flat[maskable] = ids
-        word_starts = np.ones(total, bool)
-        word_starts[maskable] = words
-        position_ids = np.arange(total) - np.repeat(starts, lengths)
-        token_type_ids = (position_ids > np.repeat(a_length + 1, lengths)).astype(np.int64)
-        labels = records["label"].astype(np.int64) if self.with_nsp else None
-        return Assembled(flat, token_type_ids, position_ids, lengths, maskable, word_starts, labels)
-
-    def _mask(self, assembled: Assembled, keys: npt.NDArray[np.uint64], spec: MaskSpec) -> Examples:
+    def _mask(self, records: Records, keys: npt.NDArray[np.uint64], spec: MaskSpec) -> Examples:
+        assembled = assemble(records, self.store, self.tokenizer, with_nsp=self.with_nsp)
         masked = mask_tokens(
             assembled.ids,
             lengths=assembled.lengths,
@@ -181,6 +156,42 @@ class PretrainingData:
             masked.labels,
             assembled.nsp_labels,
         )
+
+
+def assemble(
+    records: Records, store: TokenStore, tokenizer: Tokenizer, *, with_nsp: bool
+) -> Assembled:
+    """Read examples from the token store: [CLS] A [SEP] B [SEP], or [CLS] A [SEP].
+
+    Args:
+        records: (B,) of `RECORD`.
+        store: where their tokens are.
+        tokenizer: whose [CLS] and [SEP] are put around them.
+        with_nsp: whether the records have labels.
+    """
+    a_length = records["a_length"].astype(np.int64)
+    b_length = records["b_length"].astype(np.int64)
+    has_b = b_length > 0
+    lengths = a_length + b_length + 2 + has_b
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    # Read A, B, A, B, ... in one go, and put the tokens where the special ones leave room.
+    runs = np.stack([a_length, b_length], axis=1).ravel()
+    sources = np.stack([records["a_start"], records["b_start"]], axis=1).ravel()
+    text, words = store.gather(sources.astype(np.int64), runs)
+    total = int(ends[-1])
+    maskable = np.ones(total, bool)
+    first_sep = starts + 1 + a_length
+    maskable[starts] = maskable[first_sep] = maskable[ends - 1] = False
+    ids = np.full(total, tokenizer.sep_id, np.int64)
+    ids[starts] = tokenizer.cls_id
+    ids[maskable] = text
+    word_starts = np.ones(total, bool)
+    word_starts[maskable] = words
+    position_ids = np.arange(total) - np.repeat(starts, lengths)
+    token_type_ids = (position_ids > np.repeat(a_length + 1, lengths)).astype(np.int64)
+    labels = records["label"].astype(np.int64) if with_nsp else None
+    return Assembled(ids, token_type_ids, position_ids, lengths, maskable, word_starts, labels)
 
 
 def mask_spec_of(options: Mapping[str, Any]) -> MaskSpec:

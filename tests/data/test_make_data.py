@@ -9,7 +9,7 @@ import pytest
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
 from bertpre.data import tokenizing, tokens
-from bertpre.data.dataset import PretrainingData
+from bertpre.data.dataset import PretrainingData, assemble
 from bertpre.data.make_data import make_data
 from bertpre.data.pairs import RANDOM_NEXT
 from bertpre.data.report import DataReport, sample_examples
@@ -64,7 +64,7 @@ def test_every_nsp_label_is_right_by_the_text(
         for document in tiny_documents
     ]
     ends = np.cumsum([len(row) for row in rows])
-    assembled = data.assemble(data.records[:])
+    assembled = assemble(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
     starts = np.cumsum(assembled.lengths) - assembled.lengths
     num_true = num_random = 0
     for record, start, length in zip(data.records, starts, assembled.lengths, strict=True):
@@ -118,7 +118,7 @@ def test_the_report_counts_what_is_there(
     assert report.training_documents + report.held_out_documents == 80
     assert report.passes == 3
     data = PretrainingData(tmp_path / "data")
-    assembled = data.assemble(data.records[:])
+    assembled = assemble(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
     assert report.training_examples == len(assembled.lengths)
     assert report.tokens_per_epoch == assembled.lengths.sum()
     assert report.longest == assembled.lengths.max() <= 48
@@ -148,7 +148,7 @@ def test_packed_text_keeps_every_token(make: Make, tiny_corpus: Path, tmp_path: 
     assert report.truncated_share == 0
     assert report.random_next_share is None
     assert report.passes == 1
-    assembled = data.assemble(data.records[:])
+    assembled = assemble(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
     text = assembled.ids[assembled.maskable]
     assert text.tolist() == np.concatenate(list(data.store.id_blocks())).tolist()
     assert assembled.nsp_labels is None

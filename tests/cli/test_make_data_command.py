@@ -1,0 +1,127 @@
+"""``bertpre make-data`` as a command."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bertpre.cli.main import app
+from bertpre.errors import BertpreError
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["make-data", *map(str, arguments)])
+
+
+def test_the_report_and_some_examples_are_printed(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    output = tmp_path / "data"
+
+    result = run(
+        tiny_corpus, "--tokenizer", tiny_tokenizer, "--output", output, "--max-seq-length", 48
+    )
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"{output}:"
+    assert lines[1] == "  documents: 80, 0% of them of one sentence"
+    assert any(line.startswith("  random next sentences: ") for line in lines)
+    assert lines[-4] == "examples, as {what the model sees→what it must predict}:"
+    assert all(line.startswith(("  is next: [CLS]", "  random: [CLS]")) for line in lines[-3:])
+
+
+def test_every_option_reaches_the_stage(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    table = tmp_path / "rows.data"
+    sentences = [line for line in tiny_corpus.read_text().splitlines() if line]
+    table.write_text("".join(f"{i},{line}\n" for i, line in enumerate(sentences[:60])))
+    output, export = tmp_path / "data", tmp_path / "examples.jsonl"
+
+    result = run(
+        table, "--tokenizer", tiny_tokenizer, "--output", output, "--max-seq-length", 24,
+        "--objective", "mlm", "--dupe-factor", 2, "--short-seq-prob", 0.2, "--masking", "static",
+        "--mlm-probability", 0.3, "--whole-word-masking", "--eval-fraction", 0.2, "--workers", 1,
+        "--export-jsonl", export, "--format", "csv", "--text-column", 2, "--no-header",
+        "--document", "line", "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
+    )  # fmt: skip
+
+    assert result.exit_code == 0
+    (index,) = output.glob("index-mlm-24")
+    manifest = json.loads((index / "manifest.json").read_text())
+    assert manifest["seed"] == 7
+    assert manifest["options"] == {
+        "dupe_factor": 2,
+        "eval_fraction": 0.2,
+        "masking": "static",
+        "max_predictions_per_seq": 3,
+        "max_seq_length": 24,
+        "mlm_probability": 0.3,
+        "objective": "mlm",
+        "short_seq_prob": 0.2,
+        "text": {"document": "line", "format": "csv", "header": False, "text_column": 2},
+        "whole_word_masking": True,
+    }
+    rows = [json.loads(line) for line in export.read_text().splitlines()]
+    assert {row["pass"] for row in rows} == {0, 1}
+    assert "nsp_label" not in rows[0]
+    assert max(len(row["masked_positions"]) for row in rows) == 3
+
+
+def test_a_config_file_gives_the_options_and_a_flag_goes_before_it(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("seed: 3\nmake_data: {objective: mlm, max_seq_length: 32}\n")
+
+    result = run(
+        tiny_corpus, "--tokenizer", tiny_tokenizer, "--output", tmp_path / "data",
+        "--config", config, "--max-seq-length", 16,
+    )  # fmt: skip
+
+    assert result.exit_code == 0
+    assert (tmp_path / "data/index-mlm-16").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--max-seq-length", 4],
+            "make_data.max_seq_length: .* greater than or equal to 8, found 4",
+        ),
+        (["--objective", "nsp"], "make_data.objective: input should be 'mlm-nsp' or 'mlm'"),
+        (["--set", "make_data.dupe_facto=3"], "no such option; did you mean make_data.dupe_factor"),
+        (["--text-column", "body", "--format", "csv"], "no column 'body'"),
+    ],
+)
+def test_bad_options_leave_nothing_behind(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, arguments: list[object], message: str
+) -> None:
+    output = tmp_path / "new/data"
+
+    result = run(tiny_corpus, "--tokenizer", tiny_tokenizer, "--output", output, *arguments)
+
+    assert isinstance(result.exception, BertpreError)
+    with pytest.raises(BertpreError, match=message):
+        raise result.exception
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_that_exists_is_kept_unless_it_may_be_overwritten(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    command = [tiny_corpus, "--tokenizer", tiny_tokenizer, "--output", tmp_path / "data"]
+    run(*command, "--objective", "mlm")
+    before = (tmp_path / "data/manifest.json").read_bytes()
+
+    refused = run(*command)
+    kept = (tmp_path / "data/manifest.json").read_bytes()
+    replaced = run(*command, "--overwrite")
+
+    assert "exists already — choose another --output, or pass --overwrite" in str(refused.exception)
+    assert kept == before
+    assert replaced.exit_code == 0
+    assert (tmp_path / "data/manifest.json").read_bytes() != before
