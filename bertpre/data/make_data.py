@@ -47,6 +47,9 @@ def make_data(
 ) -> DataReport:
     """Tokenise text once, hold some out, and draw examples from the rest.
 
+    Several workers are started as new Python processes, so a script that calls this must do so
+    under ``if __name__ == "__main__"``, as always in Python.
+
     Args:
         inputs: files or folders of text.
         tokenizer: a tokenizer folder.

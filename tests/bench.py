@@ -1,0 +1,205 @@
+"""Speeds as ratios to a peer, measured in turns in one process: ``make bench``.
+
+Times alone say little on a shared machine; the ratio of two things that took turns does.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+import torch
+from transformers import BertConfig, BertForPreTraining
+
+from bertpre import build_vocab, load_config, make_data
+from bertpre.config.schema import BuildVocab, MakeData, Model
+from bertpre.data.dataset import Examples
+from bertpre.data.loader import Batch, collate
+from bertpre.data.random64 import Stream
+from bertpre.model.bert import initialize
+from bertpre.model.heads import BertForPreTraining as OurBertForPreTraining
+from bertpre.training.devices import autocast, pick_device, pick_precision
+from bertpre.training.optim import build_optimizer
+from bertpre.training.step import train_step
+
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS = 7
+VOCAB_SIZE = 8000
+
+
+def take_turns(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
+    """Return the median seconds of ours, and the median of theirs / ours.
+
+    Pair by pair, after a round unmeasured, so that a machine whose speed drifts does not matter.
+    """
+    seconds, ratios = [], []
+    for number in range(ROUNDS + 1):
+        pair = []
+        for run in (ours, theirs):
+            start = time.perf_counter()
+            run()
+            pair.append(time.perf_counter() - start)
+        if number > 0:
+            seconds.append(pair[0])
+            ratios.append(pair[1] / pair[0])
+    return statistics.median(seconds), statistics.median(ratios)
+
+
+def make_batch(lengths: np.ndarray, generator: np.random.Generator) -> Batch:
+    """Random sentence pairs of these lengths, 15 % predicted."""
+    total = int(lengths.sum())
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    predicted = np.sort(generator.permutation(total)[: round(0.15 * total)])
+    return collate(
+        Examples(
+            generator.integers(5, VOCAB_SIZE, total),
+            np.zeros(total, np.int64),
+            np.arange(total) - starts,
+            lengths,
+            predicted,
+            generator.integers(5, VOCAB_SIZE, len(predicted)),
+            generator.integers(0, 2, len(lengths)),
+        )
+    )
+
+
+def pad_batch(batch: Batch, max_length: int) -> dict[str, torch.Tensor]:
+    """The same batch as the transformers library takes it: padded to the full length."""
+    lengths = batch.cu_seqlens.diff().tolist()
+    labels = torch.full_like(batch.input_ids, -100)
+    labels[batch.predicted] = batch.mlm_labels
+    shape = (len(lengths), max_length)
+    padded = {
+        "input_ids": torch.zeros(shape, dtype=torch.long),
+        "attention_mask": torch.zeros(shape, dtype=torch.long),
+        "labels": torch.full(shape, -100),
+    }
+    for row, (start, length) in enumerate(zip(batch.cu_seqlens.tolist(), lengths, strict=False)):
+        padded["input_ids"][row, :length] = batch.input_ids[start : start + length]
+        padded["attention_mask"][row, :length] = 1
+        padded["labels"][row, :length] = labels[start : start + length]
+    assert batch.nsp_labels is not None
+    return {**padded, "next_sentence_label": batch.nsp_labels}
+
+
+def bench_training(name: str, *, rows: int, is_short: bool) -> None:
+    """A whole update, dropout 0.1, against transformers' eager BERT with fused AdamW."""
+    device = pick_device("auto")
+    precision = pick_precision("auto", device)
+    shape: Model = load_config(ROOT / f"configs/{name}.yaml").model
+    shape = Model(
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.num_hidden_layers,
+        num_attention_heads=shape.num_attention_heads,
+        intermediate_size=shape.intermediate_size,
+        max_position_embeddings=128,
+    )
+    generator = np.random.default_rng(0)
+    lengths = np.full(rows, 128)
+    if is_short:
+        lengths = np.clip(generator.normal(60, 25, rows), 8, 128).astype(np.int64)
+    batch = make_batch(lengths, generator)
+    padded = {key: value.to(device) for key, value in pad_batch(batch, 128).items()}
+
+    ours = OurBertForPreTraining(shape, vocab_size=VOCAB_SIZE, with_nsp=True)
+    initialize(ours, 0.02, torch.Generator().manual_seed(0))
+    ours.to(device)
+    our_optimizer = build_optimizer(ours, learning_rate=1e-4, weight_decay=0.01)
+    config = BertConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=shape.hidden_size,
+        num_hidden_layers=shape.num_hidden_layers,
+        num_attention_heads=shape.num_attention_heads,
+        intermediate_size=shape.intermediate_size,
+        max_position_embeddings=128,
+    )
+    theirs = BertForPreTraining(config).to(device).train()
+    their_optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4, fused=True)
+
+    def our_update() -> None:
+        train_step(
+            ours, our_optimizer, [batch], max_grad_norm=1.0,
+            device=device, precision=precision, seed=0, step=0,
+        )  # fmt: skip
+
+    def their_update() -> None:
+        their_optimizer.zero_grad(set_to_none=True)
+        with autocast(device, precision):
+            loss = theirs(**padded).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        their_optimizer.step()
+        loss.item()
+
+    seconds, ratio = take_turns(our_update, their_update)
+    kind = "short texts" if is_short else "full rows"
+    print(
+        f"update, {name}, {rows} {kind} of 128, {device.type} {precision}: "
+        f"{lengths.sum() / seconds:,.0f} real tokens/s, {ratio:.2f} times transformers"
+    )
+
+
+def write_text(path: Path, megabytes: int) -> list[str]:
+    """Invented prose with word frequencies as in nature, a blank line after ten sentences."""
+    stream, generator = Stream(1), np.random.default_rng(1)
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    words = [
+        "".join(letters[min(stream.integer(0, 25), stream.integer(0, 25))] for _ in range(length))
+        for length in generator.integers(2, 11, 50_000)
+    ]
+    lines: list[str] = []
+    size = 0
+    while size < megabytes * 10**6:
+        ranks = np.minimum(generator.zipf(1.25, 20), len(words)) - 1
+        lines.append(" ".join(words[rank] for rank in ranks) + ".")
+        size += len(lines[-1]) + 1
+        if len(lines) % 10 == 0:
+            lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return [line for line in lines if line]
+
+
+def bench_text() -> None:
+    """The text stages whole, files and reports included, against the bare tokenizers library."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text, megabytes = folder / "text.txt", 10
+        lines = write_text(text, megabytes)
+
+        def train_theirs() -> None:
+            tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=False)
+            tokenizer.train([str(text)], vocab_size=VOCAB_SIZE, show_progress=False)
+
+        def train_ours() -> None:
+            config = BuildVocab(vocab_size=VOCAB_SIZE)
+            build_vocab([text], folder / "tokenizer", config, overwrite=True)
+
+        seconds, ratio = take_turns(train_ours, train_theirs)
+        print(
+            f"build-vocab, {VOCAB_SIZE} pieces: {megabytes / seconds:.1f} MB/s, "
+            f"{ratio:.2f} times the bare trainer"
+        )
+        bare = tokenizers.Tokenizer.from_file(str(folder / "tokenizer/tokenizer.json"))
+        for workers in (1, 2):
+
+            def make_ours(workers: int = workers) -> None:
+                make_data(
+                    [text], tokenizer=folder / "tokenizer", output=folder / "data",
+                    config=MakeData(workers=workers), overwrite=True,
+                )  # fmt: skip
+
+            seconds, ratio = take_turns(make_ours, lambda: bare.encode_batch_fast(lines))
+            print(
+                f"make-data, 5 passes, {workers} workers: {megabytes / seconds:.1f} MB/s, "
+                f"{ratio:.2f} times bare encode_batch_fast"
+            )
+
+
+if __name__ == "__main__":
+    bench_text()
+    for preset, rows in (("tiny", 64), ("mini", 32)):
+        for is_short in (False, True):
+            bench_training(preset, rows=rows, is_short=is_short)
