@@ -1,3 +1,4 @@
+import itertools
 import json
 import shutil
 import subprocess
@@ -443,3 +444,41 @@ def test_a_tiny_language_is_learnt_beyond_its_word_frequencies(
     assert result.held_out is not None
     assert result.held_out.unigram_loss is not None
     assert result.held_out.mlm_loss < 0.6 * result.held_out.unigram_loss
+
+
+@pytest.mark.parity
+def test_the_transformers_library_loads_what_training_wrote(
+    unbroken: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    from bertpre.data.dataset import PretrainingData
+    from bertpre.data.loader import held_out_batches
+    from bertpre.model.heads import BertForPreTraining
+    from bertpre.model.weights import load_hugging_face, read_weights
+
+    data = PretrainingData(tiny_data)
+    ours = BertForPreTraining(
+        tiny_config.model, vocab_size=data.tokenizer.vocab_size, with_nsp=True
+    ).eval()
+    load_hugging_face(ours, read_weights(unbroken / "final"))
+    theirs = transformers.BertForPreTraining.from_pretrained(unbroken / "final").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(unbroken / "final")
+    batch = next(held_out_batches(data, batch_size=4))
+
+    with torch.no_grad():
+        logits = ours(batch, batch.predicted)
+        starts = batch.cu_seqlens.tolist()
+        for row, (start, end) in enumerate(itertools.pairwise(starts)):
+            output = theirs(
+                input_ids=batch.input_ids[start:end][None],
+                token_type_ids=batch.token_type_ids[start:end][None],
+            )
+            here = (batch.predicted >= start) & (batch.predicted < end)
+            expected = output.prediction_logits[0, batch.predicted[here] - start]
+            torch.testing.assert_close(logits.mlm[here], expected, atol=1e-5, rtol=1e-5)
+            assert logits.nsp is not None
+            torch.testing.assert_close(
+                logits.nsp[row], output.seq_relationship_logits[0], atol=1e-5, rtol=1e-5
+            )
+    text = "the old sailor follows a small boat."
+    assert tokenizer(text)["input_ids"][1:-1] == data.tokenizer.encode(text).ids.tolist()
