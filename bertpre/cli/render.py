@@ -141,12 +141,16 @@ def training() -> Iterator[Callable[[Any], None]]:
     Yields:
         A function that takes what `bertpre.training.pretrain.pretrain` tells.
     """
-    with progress("pretrain", "updates") as on_progress:
+    with contextlib.ExitStack() as bar:
+        on_progress = None
 
         def show(event: Any) -> None:
+            nonlocal on_progress
             if isinstance(event, dict):
                 table("run", event)
             elif hasattr(event, "max_steps"):
+                # Not before the first update, or the bar would stand between the table's lines.
+                on_progress = on_progress or bar.enter_context(progress("pretrain", "updates"))
                 on_progress(event.step, event.max_steps)
             else:
                 err.print(_metrics_line(event), style="bold" if event.split == "eval" else None)
@@ -155,13 +159,13 @@ def training() -> Iterator[Callable[[Any], None]]:
 
 
 def _metrics_line(line: Any) -> str:
-    parts = [f"step {line.step:>7,}", "held out" if line.split == "eval" else "training"]
-    parts.append(f"MLM loss {line.mlm_loss:.3f}, accuracy {line.mlm_accuracy:.3f}")
+    parts = [f"step {line.step:>6,}", "held out" if line.split == "eval" else "training"]
+    parts.append(f"MLM loss {line.mlm_loss:.3f} accuracy {line.mlm_accuracy:.3f}")
     if line.nsp_loss is not None:
-        parts.append(f"NSP loss {line.nsp_loss:.3f}, accuracy {line.nsp_accuracy:.3f}")
+        parts.append(f"NSP loss {line.nsp_loss:.3f} accuracy {line.nsp_accuracy:.3f}")
     if line.unigram_loss is not None:
-        parts.append(f"word frequencies alone {line.unigram_loss:.3f}")
+        parts.append(f"(word frequencies alone: {line.unigram_loss:.3f})")
     if line.learning_rate is not None:
-        parts.append(f"rate {line.learning_rate:.2e}, gradient {line.grad_norm:.2f}")
+        parts.append(f"rate {line.learning_rate:.1e}")
         parts.append(f"{line.tokens_per_second:,.0f} tokens/s")
-    return " | ".join(parts)
+    return "  ".join(parts)

@@ -157,13 +157,17 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         f"({data.manifest['report']['mean_length']:.0f} on average), "
         f"{len(data.held_out):,} held out",
         "updates": f"{options.max_steps:,} of {options.global_batch_size} examples "
-        f"({micro_batches} forward passes each)",
+        f"({_count(micro_batches, 'forward pass', 'forward passes')} each)",
         "epochs": f"{epochs:.1f}, {epochs * report['tokens_per_epoch'] / 1e6:,.1f} M tokens",
         "learning rate": f"{options.optimizer.learning_rate:g}, "
         f"{options.schedule.warmup_ratio:.0%} warm-up, then linear to 0",
         "device": f"{setup.device.type}, {setup.precision}"
-        + (f", {torch.get_num_threads()} threads" if setup.device.type == "cpu" else ""),
+        + (f", {_count(torch.get_num_threads(), 'thread')}" if setup.device.type == "cpu" else ""),
         "word frequencies alone": "nothing is held out"
         if setup.unigram_loss is None
         else f"held-out MLM loss {setup.unigram_loss:.3f}",
     }
+
+
+def _count(number: int, one: str, several: str | None = None) -> str:
+    return f"{number} {one}" if number == 1 else f"{number} {several or one + 's'}"

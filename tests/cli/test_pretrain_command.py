@@ -37,9 +37,9 @@ def test_a_run_prints_its_summary_its_metrics_and_where_the_model_is(
     assert first.exit_code == again.exit_code == 0
     assert "  objective: mlm-nsp, 15% predicted, dynamic masks\n" in first.stdout
     assert first.stdout.endswith(f"done: 12 steps; model in {tmp_path}/run/final\n")
-    assert "step       1 | training | MLM loss 4." in first.stderr
-    assert "step      12 | held out | MLM loss " in first.stderr
-    assert "word frequencies alone" in first.stderr
+    assert "step      1  training  MLM loss 4." in first.stderr
+    assert "step     12  held out  MLM loss " in first.stderr
+    assert "(word frequencies alone: " in first.stderr
     assert again.stdout == (
         f"{tmp_path}/run is finished: 12 steps; model in {tmp_path}/run/final\n"
     )
