@@ -210,7 +210,7 @@ def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Pa
     with locked(lock, str(shown)):
         try:
             if not mark.is_file() or mark.read_text() != identity:
-                _empty(work, keep=lock)
+                empty_folder(work, keep=lock)
                 mark.write_text(identity)
             yield work
         except BertpreError:
@@ -231,7 +231,8 @@ def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Pa
             work.replace(output)
 
 
-def _empty(folder: Path, *, keep: Path) -> None:
+def empty_folder(folder: Path, *, keep: Path) -> None:
+    """Remove everything in a folder but one file."""
     for path in folder.iterdir():
         if path == keep:
             continue

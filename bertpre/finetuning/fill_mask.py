@@ -13,7 +13,7 @@ from bertpre.finetuning.batches import flat_batch
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.checkpoint import find_checkpoint
+from bertpre.training.run_folder import find_checkpoint
 
 MASK = "[MASK]"
 

@@ -26,6 +26,7 @@ from bertpre.finetuning.scores import (
     score,
 )
 from bertpre.finetuning.tasks import Task, read_task
+from bertpre.training.run_folder import find_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ def finetune(
     """
     config, output = config or Finetune(), Path(output)
     check_output(output, overwrite=overwrite)
+    folder = find_checkpoint(checkpoint)
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
     from bertpre.finetuning.batches import encode_table
@@ -113,12 +115,10 @@ def finetune(
     )
     from bertpre.finetuning.loop import best_epoch, default_num_epochs, fit
     from bertpre.finetuning.model_folder import write_model_folder
-    from bertpre.training.checkpoint import find_checkpoint
     from bertpre.training.devices import pick_device, pick_precision
 
     device = pick_device(config.device)
     precision = pick_precision(config.precision, device)
-    folder = find_checkpoint(checkpoint)
     start = start_classifier(folder, num_classes=len(task.classes), config=config, seed=seed)
     learning_rate = config.learning_rate or default_learning_rate(start.hidden_size)
     num_epochs = config.num_epochs or default_num_epochs(len(task.train), config.batch_size)

@@ -5,7 +5,6 @@ optimizer's moments and where training stood. Everything is safetensors and JSON
 """
 
 import json
-import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,15 +14,12 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertpre.artefacts import MANIFEST, check_files, read_manifest, write_json, write_manifest
+from bertpre.artefacts import write_json, write_manifest
 from bertpre.data.loader import Cursor
-from bertpre.errors import CheckpointError, DataFormatError
+from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.checks import RUN_CONFIG
-
-log = logging.getLogger(__name__)
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
@@ -123,60 +119,6 @@ def load_checkpoint(
             key: moments[f"{name}/{key}"].to(parameter.device) for key in _MOMENTS
         }
     return TrainerState(**{**values, "cursor": Cursor(**values["cursor"])})
-
-
-def newest_whole_checkpoint(run: Path) -> Path | None:
-    """Find the newest checkpoint of a run whose every file is as its manifest says.
-
-    A damaged one is passed over with a warning.
-    """
-    for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
-        try:
-            check_files(folder, read_manifest(folder, "checkpoint"), content=True)
-        except DataFormatError as error:
-            log.warning("%s; the checkpoint before it is used instead", error.message)
-            continue
-        return folder
-    return None
-
-
-def remove_old_checkpoints(run: Path, *, keep: int, best_step: int | None) -> None:
-    """Keep the newest checkpoints and the best one."""
-    for folder in sorted((run / "checkpoints").glob("step-*"))[:-keep]:
-        if best_step is None or folder.name != f"step-{best_step:08d}":
-            shutil.rmtree(folder)
-
-
-def find_checkpoint(path: str | Path) -> Path:
-    """Find the model in what a user names: a model folder, or a run folder with one in it.
-
-    Args:
-        path: a checkpoint, a fine-tuned model, a Hugging Face folder, or a run folder, of which
-            ``final`` is taken or else the newest whole checkpoint.
-
-    Raises:
-        CheckpointError: there is no model there.
-    """
-    path = Path(path)
-    if not path.is_dir():
-        raise CheckpointError(
-            f"{path}: there is no such folder; expected a checkpoint or a run folder",
-            "make one with `bertpre pretrain`",
-        )
-    if (path / "config.json").is_file():
-        return path
-    if (path / "final" / MANIFEST).is_file():
-        return path / "final"
-    newest = newest_whole_checkpoint(path)
-    if newest is not None:
-        return newest
-    what = (
-        "a run without a whole checkpoint" if (path / RUN_CONFIG).is_file() else "no model folder"
-    )
-    raise CheckpointError(
-        f"{path}: is {what}; expected config.json, final/ or checkpoints/ in it",
-        "go on with the run, or name another folder",
-    )
 
 
 def _write_model(

@@ -1,17 +1,13 @@
 """What can be known to be wrong before PyTorch is imported and the device is touched."""
 
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 from bertpre.artefacts import MANIFEST, check_files, read_manifest
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
-from bertpre.errors import CheckpointError, ConfigError
-
-RUN_CONFIG = "config.yaml"
+from bertpre.errors import ConfigError
+from bertpre.training.run_folder import RUN_CONFIG, read_run_config
 
 
 class RunPlan(NamedTuple):
@@ -61,32 +57,6 @@ def check_pretraining(
     if not overwrite:
         _check_run_folder(output, resolved)
     return RunPlan(resolved, is_finished and not overwrite)
-
-
-def start_run_folder(output: Path, plan: RunPlan, *, overwrite: bool) -> None:
-    """Make the run folder, or make it again, and keep the options in it."""
-    if overwrite and (output / RUN_CONFIG).is_file():
-        shutil.rmtree(output)
-    output.mkdir(parents=True, exist_ok=True)
-    unfinished = output / f".{RUN_CONFIG}.partial"
-    unfinished.write_text(yaml.safe_dump(plan.resolved, sort_keys=False), encoding="utf-8")
-    unfinished.replace(output / RUN_CONFIG)
-
-
-def read_run_config(run: Path) -> dict[str, Any]:
-    """Read the options that a run folder was started with.
-
-    Raises:
-        CheckpointError: the folder has none, or they cannot be read.
-    """
-    path = run / RUN_CONFIG
-    try:
-        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
-    if not isinstance(stored, dict) or not {"seed", "data", "model", "pretrain"} <= stored.keys():
-        raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
-    return stored
 
 
 def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path) -> None:

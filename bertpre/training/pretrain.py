@@ -12,13 +12,13 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import held_out_batches, training_batches
 from bertpre.training.checkpoint import (
     TrainerState,
-    remove_old_checkpoints,
     save_checkpoint,
     save_final,
 )
-from bertpre.training.checks import check_pretraining, start_run_folder
+from bertpre.training.checks import check_pretraining
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves
 from bertpre.training.optim import set_learning_rate
+from bertpre.training.run_folder import remove_old_checkpoints, start_run_folder
 from bertpre.training.schedule import linear_warmup_decay
 from bertpre.training.setup import Setup, restore, set_up, summarize
 from bertpre.training.step import Losses, evaluate, train_step
@@ -86,8 +86,10 @@ def pretrain(
     on_event(summarize(setup, config))
     if dry_run:
         return PretrainResult(None, 0, False)
-    start_run_folder(output, plan, overwrite=overwrite)
-    with locked(output / ".lock", str(output)):
+    output.mkdir(parents=True, exist_ok=True)
+    lock = output / ".lock"
+    with locked(lock, str(output)):
+        start_run_folder(output, plan.resolved, lock=lock, overwrite=overwrite)
         return _train(output, setup, should_stop, on_event)
 
 

@@ -15,10 +15,11 @@ from bertpre.data.masking import MaskSpec
 from bertpre.data.random64 import derive
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
-from bertpre.training.checkpoint import TrainerState, load_checkpoint, newest_whole_checkpoint
+from bertpre.training.checkpoint import TrainerState, load_checkpoint
 from bertpre.training.devices import Precision, pick_device, pick_precision
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import build_optimizer
+from bertpre.training.run_folder import newest_whole_checkpoint
 
 log = logging.getLogger(__name__)
 

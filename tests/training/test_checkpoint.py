@@ -8,12 +8,11 @@ from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.errors import CheckpointError
 from bertpre.training.checkpoint import (
-    find_checkpoint,
     load_checkpoint,
-    remove_old_checkpoints,
     save_checkpoint,
     save_final,
 )
+from bertpre.training.run_folder import find_checkpoint, remove_old_checkpoints
 from bertpre.training.setup import Setup, restore, set_up
 
 

@@ -443,7 +443,7 @@ def test_a_tiny_language_is_learnt_beyond_its_word_frequencies(
 
     assert result.held_out is not None
     assert result.held_out.unigram_loss is not None
-    assert result.held_out.mlm_loss < 0.6 * result.held_out.unigram_loss
+    assert result.held_out.mlm_loss < 0.75 * result.held_out.unigram_loss
 
 
 @pytest.mark.parity

@@ -1,0 +1,104 @@
+"""A run folder on disk: its options, and which of its checkpoints are whole. Needs no PyTorch."""
+
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertpre.artefacts import MANIFEST, check_files, empty_folder, read_manifest
+from bertpre.errors import CheckpointError, DataFormatError
+
+log = logging.getLogger(__name__)
+
+RUN_CONFIG = "config.yaml"
+
+
+def start_run_folder(
+    output: Path, resolved: Mapping[str, Any], *, lock: Path, overwrite: bool
+) -> None:
+    """Keep a run's options in its folder, which is emptied before if it may be overwritten.
+
+    Args:
+        output: the run folder, which is there.
+        resolved: the options.
+        lock: a file that stays.
+        overwrite: start again from nothing.
+    """
+    if overwrite and (output / RUN_CONFIG).is_file():
+        empty_folder(output, keep=lock)
+    unfinished = output / f".{RUN_CONFIG}.partial"
+    unfinished.write_text(yaml.safe_dump(dict(resolved), sort_keys=False), encoding="utf-8")
+    unfinished.replace(output / RUN_CONFIG)
+
+
+def read_run_config(run: Path) -> dict[str, Any]:
+    """Read the options that a run folder was started with.
+
+    Raises:
+        CheckpointError: the folder has none, or they cannot be read.
+    """
+    path = run / RUN_CONFIG
+    try:
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    if not isinstance(stored, dict) or not {"seed", "data", "model", "pretrain"} <= stored.keys():
+        raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
+    return stored
+
+
+def newest_whole_checkpoint(run: Path) -> Path | None:
+    """Find the newest checkpoint of a run whose every file is as its manifest says.
+
+    A damaged one is passed over with a warning.
+    """
+    for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
+        try:
+            check_files(folder, read_manifest(folder, "checkpoint"), content=True)
+        except DataFormatError as error:
+            log.warning("%s; the checkpoint before it is used instead", error.message)
+            continue
+        return folder
+    return None
+
+
+def remove_old_checkpoints(run: Path, *, keep: int, best_step: int | None) -> None:
+    """Keep the newest checkpoints and the best one."""
+    for folder in sorted((run / "checkpoints").glob("step-*"))[:-keep]:
+        if best_step is None or folder.name != f"step-{best_step:08d}":
+            shutil.rmtree(folder)
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """Find the model in what a user names: a model folder, or a run folder with one in it.
+
+    Args:
+        path: a checkpoint, a fine-tuned model, a Hugging Face folder, or a run folder, of which
+            ``final`` is taken or else the newest whole checkpoint.
+
+    Raises:
+        CheckpointError: there is no model there.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{path}: there is no such folder; expected a checkpoint or a run folder",
+            "make one with `bertpre pretrain`",
+        )
+    if (path / "config.json").is_file():
+        return path
+    if (path / "final" / MANIFEST).is_file():
+        return path / "final"
+    newest = newest_whole_checkpoint(path)
+    if newest is not None:
+        return newest
+    what = (
+        "a run without a whole checkpoint" if (path / RUN_CONFIG).is_file() else "no model folder"
+    )
+    raise CheckpointError(
+        f"{path}: is {what}; expected config.json, final/ or checkpoints/ in it",
+        "go on with the run, or name another folder",
+    )
