@@ -1,5 +1,6 @@
 """What training measured: one JSON object a line in ``metrics.jsonl``, and ``curves.png``."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -166,6 +167,13 @@ class Meter:
         self._waited += time.monotonic() - start
         self._tokens += sum(len(batch.input_ids) for batch in taken)
         return taken
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Leave the time of the block, for an evaluation or a save, out of the rates."""
+        start = time.monotonic()
+        yield
+        self._line_start += time.monotonic() - start
 
     def rates(self) -> Rates:
         """Return the rates since the last call."""

@@ -149,14 +149,16 @@ def _train(
                 metrics_log.write(line)
                 on_event(line)
             if len(data.held_out) and (is_last or step % options.eval_every_steps == 0):
-                held_out = _evaluate(state, setup)
-                metrics_log.write(held_out)
-                on_event(held_out)
-                draw_curves(run)
+                with meter.away():
+                    held_out = _evaluate(state, setup)
+                    metrics_log.write(held_out)
+                    on_event(held_out)
+                    draw_curves(run)
             if is_last or stopping or step % options.save_every_steps == 0:
                 if held_out is not None and held_out.step == step:
                     state = state.with_candidate(held_out.mlm_loss)
-                saved = _save(run, setup, state)
+                with meter.away():
+                    saved = _save(run, setup, state)
     draw_curves(run)
     if state.cursor.step == options.max_steps:
         saved = save_final(

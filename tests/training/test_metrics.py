@@ -1,11 +1,20 @@
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bertpre.data.dataset import PretrainingData
-from bertpre.training.metrics import Metrics, MetricsLog, draw_curves, read_metrics, unigram_loss
+from bertpre.data.loader import Batch, held_out_batches
+from bertpre.training.metrics import (
+    Meter,
+    Metrics,
+    MetricsLog,
+    draw_curves,
+    read_metrics,
+    unigram_loss,
+)
 
 
 def line(step: int, split: str = "train") -> Metrics:
@@ -70,3 +79,28 @@ def test_unigram_loss_is_the_cross_entropy_of_word_frequencies(tiny_data: Path) 
 
     assert unigram_loss(data) == pytest.approx(expected)
     assert 2 < expected < math.log(len(counts))
+
+
+def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
+    tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("bertpre.training.metrics.time.monotonic", lambda: clock[0])
+    (batch,) = held_out_batches(PretrainingData(tiny_data), batch_size=10**6)
+
+    def slow_batches() -> Iterator[list[Batch]]:
+        while True:
+            clock[0] += 1.0
+            yield [batch]
+
+    meter, batches = Meter(seconds_before=50.0), slow_batches()
+    meter.wait_for(batches)
+    clock[0] += 3.0  # an update
+    with meter.away():
+        clock[0] += 16.0  # an evaluation
+
+    rates = meter.rates()
+
+    assert rates.tokens_per_second == pytest.approx(len(batch.input_ids) / 4)
+    assert rates.data_wait_share == pytest.approx(1 / 4)
+    assert meter.seconds == 70.0
