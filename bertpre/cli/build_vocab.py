@@ -6,12 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.cli.options import (
+    ConfigFile,
+    Inputs,
+    Overwrite,
+    Seed,
+    Sets,
+    option,
+    takes_text_options,
+)
 from bertpre.config.load import load_config
 
 
+@takes_text_options("build_vocab")
 def command(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
+    inputs: Inputs,
     output: Annotated[Path, typer.Option("--output", help="Tokenizer folder to make.")],
     vocab_size: Annotated[int | None, option("build_vocab.vocab_size", "--vocab-size")] = None,
     min_frequency: Annotated[
@@ -24,18 +33,12 @@ def command(
     strip_accents: Annotated[
         bool | None, option("build_vocab.strip_accents", "--strip-accents/--no-strip-accents")
     ] = None,
-    text_format: Annotated[str | None, option("build_vocab.text.format", "--format")] = None,
-    text_column: Annotated[
-        str | None, option("build_vocab.text.text_column", "--text-column")
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
-    ] = False,
-    document: Annotated[str | None, option("build_vocab.text.document", "--document")] = None,
     config_file: ConfigFile = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
+    *,
+    text_flags: dict[str, object],
 ) -> None:
     """Make a vocabulary from text: WordPiece, or whole tokens.
 
@@ -51,10 +54,7 @@ def command(
             "build_vocab.token_mode": token_mode,
             "build_vocab.lowercase": lowercase,
             "build_vocab.strip_accents": strip_accents,
-            "build_vocab.text.format": text_format,
-            "build_vocab.text.text_column": number_or_name(text_column),
-            "build_vocab.text.header": False if no_header else None,
-            "build_vocab.text.document": document,
+            **text_flags,
         },
     )
     from bertpre.cli import render

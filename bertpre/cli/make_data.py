@@ -5,14 +5,23 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.cli.options import (
+    ConfigFile,
+    Inputs,
+    Overwrite,
+    Seed,
+    Sets,
+    option,
+    takes_text_options,
+)
 from bertpre.config.load import load_config
 
 _SHOWN_EXAMPLES = 3
 
 
+@takes_text_options("make_data")
 def command(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
+    inputs: Inputs,
     tokenizer: Annotated[
         Path, typer.Option("--tokenizer", help="Tokenizer folder, from build-vocab.")
     ],
@@ -41,18 +50,12 @@ def command(
         Path | None,
         typer.Option("--export-jsonl", help="Also write masked training examples to this file."),
     ] = None,
-    text_format: Annotated[str | None, option("make_data.text.format", "--format")] = None,
-    text_column: Annotated[
-        str | None, option("make_data.text.text_column", "--text-column")
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
-    ] = False,
-    document: Annotated[str | None, option("make_data.text.document", "--document")] = None,
     config_file: ConfigFile = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
+    *,
+    text_flags: dict[str, object],
 ) -> None:
     """Turn text into examples for pretraining: tokens once, and an index of sentence pairs.
 
@@ -72,10 +75,7 @@ def command(
             "make_data.whole_word_masking": whole_word_masking,
             "make_data.eval_fraction": eval_fraction,
             "make_data.workers": workers,
-            "make_data.text.format": text_format,
-            "make_data.text.text_column": number_or_name(text_column),
-            "make_data.text.header": False if no_header else None,
-            "make_data.text.document": document,
+            **text_flags,
         },
     )
     from bertpre.cli import render

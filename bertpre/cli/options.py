@@ -1,5 +1,8 @@
 """Options that several commands share; help texts and defaults come from the schema."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +25,72 @@ def number_or_name(column: str | None) -> str | int | None:
     return int(column) if column is not None and column.isdigit() else column
 
 
+# Name in the schema, and type; the flag has the same name, with dashes.
+_TEXT_OPTIONS: dict[str, type] = {
+    "format": str,
+    "text_column": str,
+    "header": bool,
+    "quoting": str,
+    "encoding": str,
+    "on_bad_bytes": str,
+    "document": str,
+}
+
+
+def takes_text_options(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the flags that say how text is read to a command.
+
+    The command gets them as one argument, ``text_flags``: dotted option name to value, None where
+    the flag was not given.
+
+    Args:
+        section: the part of the schema that the command reads.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_flags(**values: Any) -> None:
+            flags = {name: values.pop(name) for name in _TEXT_OPTIONS}
+            flags["text_column"] = number_or_name(flags["text_column"])
+            flags["header"] = False if flags["header"] else None
+            text_flags = {f"{section}.text.{name}": value for name, value in flags.items()}
+            command(**values, text_flags=text_flags)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [value for name, value in signature.parameters.items() if name != "text_flags"]
+        shared = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if name == "header" else None,
+                annotation=_text_annotation(f"{section}.text.{name}", name, kind),
+            )
+            for name, kind in _TEXT_OPTIONS.items()
+        ]
+        # Typer learns a command's flags from its signature and annotations.
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own
+        ] + shared
+        with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {value.name: value.annotation for value in parameters}
+        return with_flags
+
+    return decorate
+
+
+def _text_annotation(dotted: str, name: str, kind: type) -> Any:
+    if name == "header":
+        return Annotated[
+            bool,
+            typer.Option("--no-header", help="Tables start with a row, not with column names."),
+        ]
+    return Annotated[kind | None, option(dotted, f"--{name.replace('_', '-')}")]
+
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(metavar="INPUT...", help="Files, folders, patterns, or - for standard input."),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="YAML file with the options of a whole experiment."),

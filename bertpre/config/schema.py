@@ -35,13 +35,26 @@ def _option(default: Any, description: str, *, identity: bool = True, **limits: 
 class TextOptions:
     """How text files are read; the same in build_vocab and make_data."""
 
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv"] = _option(
-        "auto", "Form of the input files; auto goes by the file name, before .gz."
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = _option(
+        "auto", "Form of the input files; auto goes by the file name, before .gz, .bz2, .xz, .zst."
     )
     text_column: str | Int = _option(
-        "text", "Column (or jsonl field) with the text: its name, or its number from 1."
+        "text",
+        "Column (or jsonl field) with the text: its name, or its number from 1; "
+        "a.b is field b inside field a.",
     )
     header: Bool = _option(True, "Whether csv and tsv files start with a line of column names.")
+    quoting: Literal["auto", "none", "csv"] = _option(
+        "auto",
+        "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
+        "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
+    )
+    encoding: str = _option("utf-8", "Encoding of text files, by any name that Python knows.")
+    on_bad_bytes: Literal["error", "replace", "skip"] = _option(
+        "error",
+        "What bytes that are not of the encoding do. error: stop, naming the place. "
+        "replace: U+FFFD instead. skip: nothing instead. Both count them.",
+    )
     document: Literal["auto", "blank-line", "line", "file"] = _option(
         "auto",
         "What ends a document in txt: a blank line, each line, or the file. "

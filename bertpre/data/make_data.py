@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -23,6 +24,7 @@ from bertpre.data.tokenizing import tokenize_corpus
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.corpus import CorpusReport, read_documents
+from bertpre.text.inputs import find_files
 from bertpre.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,8 @@ def make_data(
     export = None if export_jsonl_to is None else Path(export_jsonl_to)
     if export is not None and export.exists() and not overwrite:
         raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
-    identity = fingerprint([options, seed, loaded.fingerprint, _input_state(inputs)])
+    state = _input_state(inputs, config)
+    identity = fingerprint([options, seed, loaded.fingerprint, state])
     with stage_folder(output, overwrite=overwrite, identity=identity) as work:
         loaded.save_files(_folder(work / "tokenizer"))
         tokens = _folder(work / "tokens")
@@ -136,15 +139,14 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _input_state(inputs: Sequence[str | Path]) -> list[object]:
+def _input_state(inputs: Sequence[str | Path], config: MakeData) -> list[object]:
     """Tell inputs that changed since an interrupted run from those that did not."""
     state: list[object] = []
-    for name in inputs:
-        path = Path(name)
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                status = file.stat()
-                state.append([str(file), status.st_size, status.st_mtime_ns])
+    for file in find_files(inputs, config.text.format):
+        status = file.path.stat()
+        state.append([str(file.path), status.st_size, status.st_mtime_ns])
+        if file.size() is None:  # what comes through a pipe may be another text each time
+            state.append(secrets.token_hex())
     return state
 
 

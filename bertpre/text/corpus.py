@@ -11,7 +11,9 @@ from typing import NamedTuple, cast
 
 from bertpre.config.schema import TextOptions
 from bertpre.errors import CorpusError
-from bertpre.text.tables import FileFormat, TableFormat, format_by_name, read_lines, read_rows
+from bertpre.text.files import Decoding, read_lines
+from bertpre.text.inputs import InputFile, find_files
+from bertpre.text.tables import TableFormat, read_rows
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +47,8 @@ class CorpusReport:
     sentences: int = 0
     characters: int = 0
     empty_documents: int = 0  # rows of tables and whole files without text; they are skipped
-    bad_records: int = 0  # jsonl lines that cannot be used; they are skipped
-
-
-class _File(NamedTuple):
-    path: Path
-    format: FileFormat
+    bad_records: int = 0  # jsonl lines and parquet rows that cannot be used; they are skipped
+    bad_bytes: int = 0  # sequences that are not of the encoding, replaced or skipped
 
 
 def read_documents(
@@ -78,8 +76,8 @@ def read_records(
     records of one document.
 
     Args:
-        inputs: files and folders; a folder is read recursively, in sorted order.
-        options: format, column, what a document is.
+        inputs: files, folders, patterns, or "-"; see `bertpre.text.inputs.find_files`.
+        options: format, column, encoding, what a document is.
         report: counts what is read and what is skipped.
         on_progress: told the bytes read on disk so far, and in all.
 
@@ -87,16 +85,32 @@ def read_records(
         CorpusError: at once if an input is missing; while reading if a file cannot be read, or if
             at the end there was no text at all.
     """
-    files = [file for given in inputs for file in _find_files(Path(given), options)]
-    total_bytes = sum(file.path.stat().st_size for file in files)
-    meter = _Meter(total_bytes, on_progress)
-    return _read(files, options, report=report or CorpusReport(), meter=meter)
+    files = find_files(inputs, options.format)
+    decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
+    sizes = [file.size() for file in files]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    source = _Source(options, decoding, report or CorpusReport(), _Meter(total, on_progress))
+    return _read(files, source)
+
+
+class _Source(NamedTuple):
+    """What reading any file needs."""
+
+    options: TextOptions
+    decoding: Decoding
+    report: CorpusReport
+    meter: "_Meter"
+
+    def count_bad_bytes(self, count: int) -> None:
+        self.report.bad_bytes += count
 
 
 class _Meter:
     """Adds up the bytes read over all files."""
 
-    def __init__(self, total: int, on_progress: Callable[[int, int | None], None] | None) -> None:
+    def __init__(
+        self, total: int | None, on_progress: Callable[[int, int | None], None] | None
+    ) -> None:
         self._done = 0
         self._total = total
         self._on_progress = on_progress
@@ -107,46 +121,11 @@ class _Meter:
             self._on_progress(self._done, self._total)
 
 
-def _find_files(given: Path, options: TextOptions) -> list[_File]:
-    asked = None if options.format == "auto" else options.format
-    if given.is_file():
-        return [_File(given, asked or format_by_name(given) or "txt")]
-    if not given.is_dir():
-        raise CorpusError(f"{given}: there is no such file or folder", "check the path")
-    found, passed_over = [], []
-    for path in sorted(given.rglob("*")):
-        if not path.is_file() or any(
-            part.startswith(".") for part in path.relative_to(given).parts
-        ):
-            continue
-        form = asked or format_by_name(path)
-        if form is None:
-            passed_over.append(path)
-        else:
-            found.append(_File(path, form))
-    if passed_over:
-        log.warning(
-            "%s: passed over %d files whose names do not tell their format, the first being %s; "
-            "--format txt reads every file as text",
-            given,
-            len(passed_over),
-            passed_over[0],
-        )
-    if not found:
-        raise CorpusError(
-            f"{given}: no text files in this folder; expected names that end in .txt, .jsonl, "
-            ".csv or .tsv (or one of these and .gz)",
-            "state the --format, so that every file is read",
-        )
-    return found
-
-
-def _read(
-    files: Sequence[_File], options: TextOptions, *, report: CorpusReport, meter: _Meter
-) -> Iterator[Record]:
+def _read(files: Sequence[InputFile], source: _Source) -> Iterator[Record]:
+    report = source.report
     for file in files:
         read = _txt_records if file.format == "txt" else _table_records
-        for record in read(file, options, report=report, meter=meter):
+        for record in read(file, source):
             report.documents += record.starts_document
             report.sentences += 1
             report.characters += len(record.text)
@@ -160,24 +139,29 @@ def _read(
         )
 
 
-def _txt_records(
-    file: _File, options: TextOptions, *, report: CorpusReport, meter: _Meter
-) -> Iterator[Record]:
-    source = str(file.path)
+def _txt_records(file: InputFile, source: _Source) -> Iterator[Record]:
+    options = source.options
+    name = str(file.path)
     starts = True
-    for number, line in enumerate(read_lines(file.path, on_bytes=meter.add), start=1):
+    lines = read_lines(
+        file.path,
+        decoding=source.decoding,
+        on_bytes=source.meter.add,
+        on_bad_bytes=source.count_bad_bytes,
+    )
+    for number, line in enumerate(lines, start=1):
         if line.isspace():
             starts = starts or options.document != "file"
             continue
-        yield Record(line.removesuffix("\n").removesuffix("\r"), source, number, starts)
+        yield Record(line.removesuffix("\n").removesuffix("\r"), name, number, starts)
         starts = options.document == "line"
     if options.document == "file" and starts:
-        report.empty_documents += 1
+        source.report.empty_documents += 1
 
 
-def _table_records(
-    file: _File, options: TextOptions, *, report: CorpusReport, meter: _Meter
-) -> Iterator[Record]:
+def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
+    options, report = source.options, source.report
+
     def skip(error: CorpusError) -> None:
         report.bad_records += 1
         if report.documents == 0 and report.bad_records >= _RECORDS_BEFORE_GIVING_UP:
@@ -188,20 +172,23 @@ def _table_records(
         if report.bad_records <= _WARNINGS_SHOWN:
             log.warning("skipped: %s", error)
 
-    source = str(file.path)
+    name = str(file.path)
     rows = read_rows(
         file.path,
         format=cast(TableFormat, file.format),
         header=options.header,
         columns=[options.text_column],
-        on_bytes=meter.add,
+        quoting=options.quoting,
+        decoding=source.decoding,
+        on_bytes=source.meter.add,
+        on_bad_bytes=source.count_bad_bytes,
         on_bad_row=skip,
     )
     for line, (text,) in rows:
         starts = True
         for sentence in text.split("\n"):
             if sentence and not sentence.isspace():
-                yield Record(sentence.removesuffix("\r"), source, line, starts)
+                yield Record(sentence.removesuffix("\r"), name, line, starts)
                 starts = False
         if starts:
             report.empty_documents += 1
