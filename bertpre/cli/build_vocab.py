@@ -12,6 +12,7 @@ from bertpre.cli.options import (
     Overwrite,
     Seed,
     Sets,
+    corpus_rows,
     option,
     takes_text_options,
 )
@@ -70,19 +71,16 @@ def command(
             on_progress=on_progress,
         )
     unit = "tokens" if config.build_vocab.token_mode == "whole" else "characters"
-    render.table(f"{output}", _rows(asdict(report), unit))
+    rows = corpus_rows(report.corpus) | _rows(asdict(report), unit)
+    render.table(f"{output}", rows)
 
 
 def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
-    corpus = report["corpus"]
     left_out = f"{report['left_out']:,}"
     if report["left_out"]:
         most = ", ".join(f"{what!r} {count:,}" for what, count in report["left_out_most_frequent"])
         left_out += f", the most frequent being {most}"
     rows = {
-        "documents": f"{corpus['documents']:,}",
-        "sentences": f"{corpus['sentences']:,}",
-        "characters": f"{corpus['characters']:,}",
         "words": f"{report['words']:,} ({report['distinct_words']:,} distinct)",
         "vocabulary": f"{report['vocab_size']:,} entries of "
         f"{report['vocab_size_asked']:,} asked for",
@@ -93,7 +91,5 @@ def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
     only_if_any = {
         "words over 100 characters, cut": report["cut_words"],
         "rare words not counted": report["forgotten_words"],
-        "empty documents skipped": corpus["empty_documents"],
-        "unusable records skipped": corpus["bad_records"],
     }
     return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

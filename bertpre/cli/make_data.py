@@ -11,6 +11,7 @@ from bertpre.cli.options import (
     Overwrite,
     Seed,
     Sets,
+    corpus_rows,
     option,
     takes_text_options,
 )
@@ -99,10 +100,8 @@ def command(
 
 
 def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
-    count, one = report.training_examples, report.one_sentence_documents
+    count = report.training_examples
     rows = {
-        "documents": f"{report.documents:,}, {one / report.documents:.0%} of them of one sentence",
-        "sentences": f"{report.sentences:,}",
         "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]",
         "split": f"{report.training_documents:,} documents to train on, "
         f"{report.held_out_documents:,} held out",
@@ -119,7 +118,6 @@ def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
     only_if_any = {
         "sentences without a token": report.empty_sentences,
         "documents without a token": report.empty_documents,
-        "empty documents skipped": report.corpus.empty_documents,
-        "unusable records skipped": report.corpus.bad_records,
     }
+    rows = corpus_rows(report.corpus) | rows
     return rows | {name: f"{number:,}" for name, number in only_if_any.items() if number}

@@ -34,6 +34,9 @@ _TEXT_OPTIONS: dict[str, type] = {
     "encoding": str,
     "on_bad_bytes": str,
     "document": str,
+    "sentences": str,
+    "language": str,
+    "dedup": str,
 }
 
 
@@ -103,3 +106,38 @@ Seed = Annotated[int | None, option("seed", "--seed")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")
 ]
+
+
+def corpus_rows(corpus: Any) -> dict[str, str]:
+    """Describe what reading found, the same way in each command that reads text.
+
+    Args:
+        corpus: a `bertpre.text.corpus_report.CorpusReport`.
+    """
+
+    def spread(quantiles: tuple[int, ...]) -> str:
+        names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
+        pairs = zip(quantiles, names, strict=True)
+        return ", ".join(f"{length:,} ({name})" for length, name in pairs)
+
+    rows = {
+        "documents": f"{corpus.documents:,}, "
+        f"{corpus.one_sentence_documents / corpus.documents:.0%} of them of one sentence",
+        "sentences": f"{corpus.sentences:,}",
+        "characters": f"{corpus.characters:,}",
+        "characters a sentence": spread(corpus.sentence_length_quantiles),
+        "sentences a document": spread(corpus.document_length_quantiles),
+        "longest line": f"{corpus.longest_record:,} characters",
+        "exact duplicates": f"{corpus.duplicate_line_share:.1%} of the lines, "
+        f"{corpus.duplicate_document_share:.1%} of the documents",
+    }
+    only_if_any = {
+        "duplicate lines removed": corpus.removed_lines,
+        "duplicate documents removed": corpus.removed_documents,
+        "cuts of documents over 8,000,000 characters": corpus.cut_documents,
+        "control characters": corpus.control_characters,
+        "bad byte sequences": corpus.bad_bytes,
+        "empty documents skipped": corpus.empty_documents,
+        "unusable records skipped": corpus.bad_records,
+    }
+    return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

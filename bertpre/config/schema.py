@@ -4,9 +4,10 @@ One YAML file describes an experiment, one section a stage; the command line tak
 and defaults from here. Sizes that an earlier stage decided live in that stage's manifest.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AllowInfNan, Field, Strict
+from pydantic import AfterValidator, AllowInfNan, Field, Strict
 from pydantic.dataclasses import dataclass
 
 # Each section may be given in part; what is absent takes the default below.
@@ -29,6 +30,12 @@ def _option(default: Any, description: str, *, identity: bool = True, **limits: 
     """
     extra: Any = {"identity": identity}
     return Field(default, description=description, json_schema_extra=extra, **limits)
+
+
+def _check_sentences(value: str) -> str:
+    if not re.fullmatch(r"line|split|window:[1-9][0-9]{0,8}", value):
+        raise ValueError("expected line, split or window:N with a number of words")
+    return value
 
 
 @_section
@@ -59,6 +66,15 @@ class TextOptions:
         "auto",
         "What ends a document in txt: a blank line, each line, or the file. "
         "auto: a blank line. A row of a table or of jsonl is a document.",
+    )
+    sentences: Annotated[str, AfterValidator(_check_sentences)] = _option(
+        "line",
+        "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
+        "window:N: each N words of a document, for text without sentences.",
+    )
+    language: str = _option("en", "Language code for splitting sentences, such as en or zh.")
+    dedup: Literal["none", "documents", "lines"] = _option(
+        "none", "Whether documents or lines that repeat an earlier one exactly are removed."
     )
 
 

@@ -23,7 +23,8 @@ from bertpre.data.split import split_documents
 from bertpre.data.tokenizing import tokenize_corpus
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.text.corpus import CorpusReport, read_documents
+from bertpre.text.corpus import read_documents
+from bertpre.text.corpus_report import CorpusReport
 from bertpre.text.inputs import find_files
 from bertpre.text.tokenizer import Tokenizer
 

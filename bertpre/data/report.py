@@ -10,7 +10,7 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.data.masking import MaskSpec
 from bertpre.data.pairs import RANDOM_NEXT, Records, SplitDocuments
 from bertpre.data.tokens import TokenStore
-from bertpre.text.corpus import CorpusReport
+from bertpre.text.corpus_report import CorpusReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,7 +46,8 @@ def test_every_option_reaches_the_stage(
         "--mlm-probability", 0.3, "--whole-word-masking", "--eval-fraction", 0.2, "--workers", 1,
         "--export-jsonl", export, "--format", "csv", "--text-column", 2, "--no-header",
         "--document", "line", "--quoting", "none", "--encoding", "cp1252",
-        "--on-bad-bytes", "skip", "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
+        "--on-bad-bytes", "skip", "--sentences", "split", "--language", "de", "--dedup", "lines",
+        "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
     )  # fmt: skip
 
     assert result.exit_code == 0
@@ -63,12 +64,15 @@ def test_every_option_reaches_the_stage(
         "objective": "mlm",
         "short_seq_prob": 0.2,
         "text": {
+            "dedup": "lines",
             "document": "line",
             "encoding": "cp1252",
             "format": "csv",
             "header": False,
+            "language": "de",
             "on_bad_bytes": "skip",
             "quoting": "none",
+            "sentences": "split",
             "text_column": 2,
         },
         "whole_word_masking": True,
