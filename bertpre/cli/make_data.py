@@ -13,6 +13,7 @@ from bertpre.cli.options import (
     Sets,
     corpus_rows,
     option,
+    spread,
     takes_text_options,
 )
 from bertpre.config.load import load_config
@@ -46,6 +47,9 @@ def command(
     eval_fraction: Annotated[
         float | None, option("make_data.eval_fraction", "--eval-fraction")
     ] = None,
+    max_unknown_share: Annotated[
+        float | None, option("make_data.max_unknown_share", "--max-unknown-share")
+    ] = None,
     workers: Annotated[int | None, option("make_data.workers", "--workers")] = None,
     export_jsonl: Annotated[
         Path | None,
@@ -75,6 +79,7 @@ def command(
             "make_data.mlm_probability": mlm_probability,
             "make_data.whole_word_masking": whole_word_masking,
             "make_data.eval_fraction": eval_fraction,
+            "make_data.max_unknown_share": max_unknown_share,
             "make_data.workers": workers,
             **text_flags,
         },
@@ -101,8 +106,14 @@ def command(
 
 def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
     count = report.training_examples
+    unknown = ""
+    if report.unknown_most_frequent:
+        most = ", ".join(f"{what!r} {number:,}" for what, number in report.unknown_most_frequent)
+        unknown = f", most often for {most}"
     rows = {
-        "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]",
+        "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]{unknown}",
+        "pieces per word": f"{report.pieces_per_word:.3f}",
+        "tokens a sentence": spread(report.sentence_length_quantiles),
         "split": f"{report.training_documents:,} documents to train on, "
         f"{report.held_out_documents:,} held out",
         "training examples": f"{count:,} in {report.passes} passes",

@@ -108,18 +108,19 @@ Overwrite = Annotated[
 ]
 
 
+def spread(quantiles: tuple[int, ...]) -> str:
+    """Write lengths at the quantiles of `bertpre.text.corpus_report.QUANTILES`."""
+    names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
+    pairs = zip(quantiles, names, strict=True)
+    return ", ".join(f"{length:,} ({name})" for length, name in pairs)
+
+
 def corpus_rows(corpus: Any) -> dict[str, str]:
     """Describe what reading found, the same way in each command that reads text.
 
     Args:
         corpus: a `bertpre.text.corpus_report.CorpusReport`.
     """
-
-    def spread(quantiles: tuple[int, ...]) -> str:
-        names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
-        pairs = zip(quantiles, names, strict=True)
-        return ", ".join(f"{length:,} ({name})" for length, name in pairs)
-
     rows = {
         "documents": f"{corpus.documents:,}, "
         f"{corpus.one_sentence_documents / corpus.documents:.0%} of them of one sentence",

@@ -124,6 +124,9 @@ class MakeData:
         None, "Most predicted tokens in an example; default: as many as the rate asks for.", ge=1
     )
     eval_fraction: Float = _option(0.02, "Share of documents held out.", ge=0, le=0.5)
+    max_unknown_share: Float = _option(
+        0.05, "Share of [UNK] among the tokens beyond which the text is refused.", ge=0, le=1
+    )
     workers: Int | None = _option(
         None, "Tokenising processes; default: one a core.", identity=False, ge=1
     )

@@ -18,7 +18,7 @@ from bertpre.data.dataset import PretrainingData, map_records, mask_spec_of
 from bertpre.data.export import export_jsonl
 from bertpre.data.pairs import RECORD, SplitDocuments, draw_pairs, pack_sentences, to_records
 from bertpre.data.random64 import derive, permute
-from bertpre.data.report import DataReport, describe_data
+from bertpre.data.report import DataReport, describe_data, most_unknown
 from bertpre.data.split import split_documents
 from bertpre.data.tokenizing import tokenize_corpus
 from bertpre.data.tokens import TokenStore
@@ -89,6 +89,7 @@ def make_data(
             workers=config.workers or os.cpu_count() or 1,
         )
         store = TokenStore(tokens)
+        _check_unknown(store, loaded, config.max_unknown_share)
         training, held_out = split_documents(store, fraction=config.eval_fraction, seed=seed)
         if config.objective == "mlm-nsp":
             _check_pairs_possible(store, training)
@@ -149,6 +150,18 @@ def _input_state(inputs: Sequence[str | Path], config: MakeData) -> list[object]
         if file.size() is None:  # what comes through a pipe may be another text each time
             state.append(secrets.token_hex())
     return state
+
+
+def _check_unknown(store: TokenStore, tokenizer: Tokenizer, most: float) -> None:
+    count = sum(int((block == tokenizer.unk_id).sum()) for block in store.id_blocks())
+    if count > most * store.num_tokens:
+        named = ", ".join(f"{what!r} {number:,}" for what, number in most_unknown(store))
+        raise CorpusError(
+            f"{count / store.num_tokens:.1%} of the {store.num_tokens:,} tokens are [UNK], which a "
+            f"model cannot learn from; expected {most:.0%} at most; most often for {named}",
+            "make the vocabulary from this text, or a larger one; or allow it with "
+            "--max-unknown-share",
+        )
 
 
 def _check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 _DUPLICATES_WARNED = 0.2
 # Lengths from here on are counted by their first three digits, so that memory is bounded.
 _EXACT_LENGTH = 1000
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # White space of a line is no control character; the marks that give text a direction are none.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -153,7 +153,7 @@ def _quantiles(counts: Counter[int]) -> tuple[int, ...]:
     total, found = counts.total(), []
     seen, lengths = 0, iter(sorted(counts.items()))
     length = 0
-    for quantile in _QUANTILES:
+    for quantile in QUANTILES:
         while seen < quantile * total:
             length, count = next(lengths)
             seen += count

@@ -47,7 +47,7 @@ def test_every_option_reaches_the_stage(
         "--export-jsonl", export, "--format", "csv", "--text-column", 2, "--no-header",
         "--document", "line", "--quoting", "none", "--encoding", "cp1252",
         "--on-bad-bytes", "skip", "--sentences", "split", "--language", "de", "--dedup", "lines",
-        "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
+        "--max-unknown-share", 0.5, "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
     )  # fmt: skip
 
     assert result.exit_code == 0
@@ -60,6 +60,7 @@ def test_every_option_reaches_the_stage(
         "masking": "static",
         "max_predictions_per_seq": 3,
         "max_seq_length": 24,
+        "max_unknown_share": 0.5,
         "mlm_probability": 0.3,
         "objective": "mlm",
         "short_seq_prob": 0.2,

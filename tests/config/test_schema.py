@@ -36,7 +36,8 @@ make_data.text.on_bad_bytes make_data.text.document
 make_data.text.sentences make_data.text.language make_data.text.dedup
 make_data.max_seq_length make_data.objective make_data.dupe_factor make_data.short_seq_prob
 make_data.masking make_data.mlm_probability make_data.whole_word_masking
-make_data.max_predictions_per_seq make_data.eval_fraction
+make_data.max_predictions_per_seq make_data.max_unknown_share
+make_data.eval_fraction
 model.vocab_size model.hidden_size model.num_hidden_layers model.num_attention_heads
 model.intermediate_size model.hidden_act model.hidden_dropout_prob
 model.attention_probs_dropout_prob model.max_position_embeddings model.type_vocab_size
