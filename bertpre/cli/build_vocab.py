@@ -6,12 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.cli.options import (
+    ConfigFile,
+    Inputs,
+    Overwrite,
+    Seed,
+    Sets,
+    corpus_rows,
+    option,
+    takes_text_options,
+)
 from bertpre.config.load import load_config
 
 
+@takes_text_options("build_vocab")
 def command(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
+    inputs: Inputs,
     output: Annotated[Path, typer.Option("--output", help="Tokenizer folder to make.")],
     vocab_size: Annotated[int | None, option("build_vocab.vocab_size", "--vocab-size")] = None,
     min_frequency: Annotated[
@@ -24,18 +34,12 @@ def command(
     strip_accents: Annotated[
         bool | None, option("build_vocab.strip_accents", "--strip-accents/--no-strip-accents")
     ] = None,
-    text_format: Annotated[str | None, option("build_vocab.text.format", "--format")] = None,
-    text_column: Annotated[
-        str | None, option("build_vocab.text.text_column", "--text-column")
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
-    ] = False,
-    document: Annotated[str | None, option("build_vocab.text.document", "--document")] = None,
     config_file: ConfigFile = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
+    *,
+    text_flags: dict[str, object],
 ) -> None:
     """Make a vocabulary from text: WordPiece, or whole tokens.
 
@@ -51,10 +55,7 @@ def command(
             "build_vocab.token_mode": token_mode,
             "build_vocab.lowercase": lowercase,
             "build_vocab.strip_accents": strip_accents,
-            "build_vocab.text.format": text_format,
-            "build_vocab.text.text_column": number_or_name(text_column),
-            "build_vocab.text.header": False if no_header else None,
-            "build_vocab.text.document": document,
+            **text_flags,
         },
     )
     from bertpre.cli import render
@@ -70,19 +71,16 @@ def command(
             on_progress=on_progress,
         )
     unit = "tokens" if config.build_vocab.token_mode == "whole" else "characters"
-    render.table(f"{output}", _rows(asdict(report), unit))
+    rows = corpus_rows(report.corpus) | _rows(asdict(report), unit)
+    render.table(f"{output}", rows)
 
 
 def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
-    corpus = report["corpus"]
     left_out = f"{report['left_out']:,}"
     if report["left_out"]:
         most = ", ".join(f"{what!r} {count:,}" for what, count in report["left_out_most_frequent"])
         left_out += f", the most frequent being {most}"
     rows = {
-        "documents": f"{corpus['documents']:,}",
-        "sentences": f"{corpus['sentences']:,}",
-        "characters": f"{corpus['characters']:,}",
         "words": f"{report['words']:,} ({report['distinct_words']:,} distinct)",
         "vocabulary": f"{report['vocab_size']:,} entries of "
         f"{report['vocab_size_asked']:,} asked for",
@@ -93,7 +91,5 @@ def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
     only_if_any = {
         "words over 100 characters, cut": report["cut_words"],
         "rare words not counted": report["forgotten_words"],
-        "empty documents skipped": corpus["empty_documents"],
-        "unusable records skipped": corpus["bad_records"],
     }
     return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

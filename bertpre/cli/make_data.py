@@ -5,14 +5,25 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.cli.options import (
+    ConfigFile,
+    Inputs,
+    Overwrite,
+    Seed,
+    Sets,
+    corpus_rows,
+    option,
+    spread,
+    takes_text_options,
+)
 from bertpre.config.load import load_config
 
 _SHOWN_EXAMPLES = 3
 
 
+@takes_text_options("make_data")
 def command(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
+    inputs: Inputs,
     tokenizer: Annotated[
         Path, typer.Option("--tokenizer", help="Tokenizer folder, from build-vocab.")
     ],
@@ -36,23 +47,20 @@ def command(
     eval_fraction: Annotated[
         float | None, option("make_data.eval_fraction", "--eval-fraction")
     ] = None,
+    max_unknown_share: Annotated[
+        float | None, option("make_data.max_unknown_share", "--max-unknown-share")
+    ] = None,
     workers: Annotated[int | None, option("make_data.workers", "--workers")] = None,
     export_jsonl: Annotated[
         Path | None,
         typer.Option("--export-jsonl", help="Also write masked training examples to this file."),
     ] = None,
-    text_format: Annotated[str | None, option("make_data.text.format", "--format")] = None,
-    text_column: Annotated[
-        str | None, option("make_data.text.text_column", "--text-column")
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
-    ] = False,
-    document: Annotated[str | None, option("make_data.text.document", "--document")] = None,
     config_file: ConfigFile = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
+    *,
+    text_flags: dict[str, object],
 ) -> None:
     """Turn text into examples for pretraining: tokens once, and an index of sentence pairs.
 
@@ -71,11 +79,9 @@ def command(
             "make_data.mlm_probability": mlm_probability,
             "make_data.whole_word_masking": whole_word_masking,
             "make_data.eval_fraction": eval_fraction,
+            "make_data.max_unknown_share": max_unknown_share,
             "make_data.workers": workers,
-            "make_data.text.format": text_format,
-            "make_data.text.text_column": number_or_name(text_column),
-            "make_data.text.header": False if no_header else None,
-            "make_data.text.document": document,
+            **text_flags,
         },
     )
     from bertpre.cli import render
@@ -99,11 +105,15 @@ def command(
 
 
 def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
-    count, one = report.training_examples, report.one_sentence_documents
+    count = report.training_examples
+    unknown = ""
+    if report.unknown_most_frequent:
+        most = ", ".join(f"{what!r} {number:,}" for what, number in report.unknown_most_frequent)
+        unknown = f", most often for {most}"
     rows = {
-        "documents": f"{report.documents:,}, {one / report.documents:.0%} of them of one sentence",
-        "sentences": f"{report.sentences:,}",
-        "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]",
+        "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]{unknown}",
+        "pieces per word": f"{report.pieces_per_word:.3f}",
+        "tokens a sentence": spread(report.sentence_length_quantiles),
         "split": f"{report.training_documents:,} documents to train on, "
         f"{report.held_out_documents:,} held out",
         "training examples": f"{count:,} in {report.passes} passes",
@@ -119,7 +129,6 @@ def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
     only_if_any = {
         "sentences without a token": report.empty_sentences,
         "documents without a token": report.empty_documents,
-        "empty documents skipped": report.corpus.empty_documents,
-        "unusable records skipped": report.corpus.bad_records,
     }
+    rows = corpus_rows(report.corpus) | rows
     return rows | {name: f"{number:,}" for name, number in only_if_any.items() if number}

@@ -1,5 +1,8 @@
 """Options that several commands share; help texts and defaults come from the schema."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +25,75 @@ def number_or_name(column: str | None) -> str | int | None:
     return int(column) if column is not None and column.isdigit() else column
 
 
+# Name in the schema, and type; the flag has the same name, with dashes.
+_TEXT_OPTIONS: dict[str, type] = {
+    "format": str,
+    "text_column": str,
+    "header": bool,
+    "quoting": str,
+    "encoding": str,
+    "on_bad_bytes": str,
+    "document": str,
+    "sentences": str,
+    "language": str,
+    "dedup": str,
+}
+
+
+def takes_text_options(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the flags that say how text is read to a command.
+
+    The command gets them as one argument, ``text_flags``: dotted option name to value, None where
+    the flag was not given.
+
+    Args:
+        section: the part of the schema that the command reads.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_flags(**values: Any) -> None:
+            flags = {name: values.pop(name) for name in _TEXT_OPTIONS}
+            flags["text_column"] = number_or_name(flags["text_column"])
+            flags["header"] = False if flags["header"] else None
+            text_flags = {f"{section}.text.{name}": value for name, value in flags.items()}
+            command(**values, text_flags=text_flags)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [value for name, value in signature.parameters.items() if name != "text_flags"]
+        shared = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if name == "header" else None,
+                annotation=_text_annotation(f"{section}.text.{name}", name, kind),
+            )
+            for name, kind in _TEXT_OPTIONS.items()
+        ]
+        # Typer learns a command's flags from its signature and annotations.
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own
+        ] + shared
+        with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {value.name: value.annotation for value in parameters}
+        return with_flags
+
+    return decorate
+
+
+def _text_annotation(dotted: str, name: str, kind: type) -> Any:
+    if name == "header":
+        return Annotated[
+            bool,
+            typer.Option("--no-header", help="Tables start with a row, not with column names."),
+        ]
+    return Annotated[kind | None, option(dotted, f"--{name.replace('_', '-')}")]
+
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(metavar="INPUT...", help="Files, folders, patterns, or - for standard input."),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="YAML file with the options of a whole experiment."),
@@ -34,3 +106,39 @@ Seed = Annotated[int | None, option("seed", "--seed")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")
 ]
+
+
+def spread(quantiles: tuple[int, ...]) -> str:
+    """Write lengths at the quantiles of `bertpre.text.corpus_report.QUANTILES`."""
+    names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
+    pairs = zip(quantiles, names, strict=True)
+    return ", ".join(f"{length:,} ({name})" for length, name in pairs)
+
+
+def corpus_rows(corpus: Any) -> dict[str, str]:
+    """Describe what reading found, the same way in each command that reads text.
+
+    Args:
+        corpus: a `bertpre.text.corpus_report.CorpusReport`.
+    """
+    rows = {
+        "documents": f"{corpus.documents:,}, "
+        f"{corpus.one_sentence_documents / corpus.documents:.0%} of them of one sentence",
+        "sentences": f"{corpus.sentences:,}",
+        "characters": f"{corpus.characters:,}",
+        "characters a sentence": spread(corpus.sentence_length_quantiles),
+        "sentences a document": spread(corpus.document_length_quantiles),
+        "longest line": f"{corpus.longest_record:,} characters",
+        "exact duplicates": f"{corpus.duplicate_line_share:.1%} of the lines, "
+        f"{corpus.duplicate_document_share:.1%} of the documents",
+    }
+    only_if_any = {
+        "duplicate lines removed": corpus.removed_lines,
+        "duplicate documents removed": corpus.removed_documents,
+        "cuts of documents over 8,000,000 characters": corpus.cut_documents,
+        "control characters": corpus.control_characters,
+        "bad byte sequences": corpus.bad_bytes,
+        "empty documents skipped": corpus.empty_documents,
+        "unusable records skipped": corpus.bad_records,
+    }
+    return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

@@ -188,7 +188,9 @@ def _problems(error: ValidationError) -> list[str]:
         elif problem["type"] == "dataclass_type":
             lines.append(f"{name}: expected a section with options, found {problem['input']!r}")
         else:
-            messages.setdefault(name, []).append(problem["msg"].lower())
+            messages.setdefault(name, []).append(
+                problem["msg"].lower().removeprefix("value error, ")
+            )
             found[name] = problem["input"]
     # A union has one message for each of its members.
     lines += [

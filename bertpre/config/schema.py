@@ -4,9 +4,10 @@ One YAML file describes an experiment, one section a stage; the command line tak
 and defaults from here. Sizes that an earlier stage decided live in that stage's manifest.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AllowInfNan, Field, Strict
+from pydantic import AfterValidator, AllowInfNan, Field, Strict
 from pydantic.dataclasses import dataclass
 
 # Each section may be given in part; what is absent takes the default below.
@@ -31,21 +32,49 @@ def _option(default: Any, description: str, *, identity: bool = True, **limits: 
     return Field(default, description=description, json_schema_extra=extra, **limits)
 
 
+def _check_sentences(value: str) -> str:
+    if not re.fullmatch(r"line|split|window:[1-9][0-9]{0,8}", value):
+        raise ValueError("expected line, split or window:N with a number of words")
+    return value
+
+
 @_section
 class TextOptions:
     """How text files are read; the same in build_vocab and make_data."""
 
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv"] = _option(
-        "auto", "Form of the input files; auto goes by the file name, before .gz."
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = _option(
+        "auto", "Form of the input files; auto goes by the file name, before .gz, .bz2, .xz, .zst."
     )
     text_column: str | Int = _option(
-        "text", "Column (or jsonl field) with the text: its name, or its number from 1."
+        "text",
+        "Column (or jsonl field) with the text: its name, or its number from 1; "
+        "a.b is field b inside field a.",
     )
     header: Bool = _option(True, "Whether csv and tsv files start with a line of column names.")
+    quoting: Literal["auto", "none", "csv"] = _option(
+        "auto",
+        "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
+        "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
+    )
+    encoding: str = _option("utf-8", "Encoding of text files, by any name that Python knows.")
+    on_bad_bytes: Literal["error", "replace", "skip"] = _option(
+        "error",
+        "What bytes that are not of the encoding do. error: stop, naming the place. "
+        "replace: U+FFFD instead. skip: nothing instead. Both count them.",
+    )
     document: Literal["auto", "blank-line", "line", "file"] = _option(
         "auto",
         "What ends a document in txt: a blank line, each line, or the file. "
         "auto: a blank line. A row of a table or of jsonl is a document.",
+    )
+    sentences: Annotated[str, AfterValidator(_check_sentences)] = _option(
+        "line",
+        "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
+        "window:N: each N words of a document, for text without sentences.",
+    )
+    language: str = _option("en", "Language code for splitting sentences, such as en or zh.")
+    dedup: Literal["none", "documents", "lines"] = _option(
+        "none", "Whether documents or lines that repeat an earlier one exactly are removed."
     )
 
 
@@ -95,6 +124,9 @@ class MakeData:
         None, "Most predicted tokens in an example; default: as many as the rate asks for.", ge=1
     )
     eval_fraction: Float = _option(0.02, "Share of documents held out.", ge=0, le=0.5)
+    max_unknown_share: Float = _option(
+        0.05, "Share of [UNK] among the tokens beyond which the text is refused.", ge=0, le=1
+    )
     workers: Int | None = _option(
         None, "Tokenising processes; default: one a core.", identity=False, ge=1
     )

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -17,12 +18,14 @@ from bertpre.data.dataset import PretrainingData, map_records, mask_spec_of
 from bertpre.data.export import export_jsonl
 from bertpre.data.pairs import RECORD, SplitDocuments, draw_pairs, pack_sentences, to_records
 from bertpre.data.random64 import derive, permute
-from bertpre.data.report import DataReport, describe_data
+from bertpre.data.report import DataReport, describe_data, most_unknown
 from bertpre.data.split import split_documents
 from bertpre.data.tokenizing import tokenize_corpus
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.text.corpus import CorpusReport, read_documents
+from bertpre.text.corpus import read_documents
+from bertpre.text.corpus_report import CorpusReport
+from bertpre.text.inputs import find_files
 from bertpre.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -72,7 +75,8 @@ def make_data(
     export = None if export_jsonl_to is None else Path(export_jsonl_to)
     if export is not None and export.exists() and not overwrite:
         raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
-    identity = fingerprint([options, seed, loaded.fingerprint, _input_state(inputs)])
+    state = _input_state(inputs, config)
+    identity = fingerprint([options, seed, loaded.fingerprint, state])
     with stage_folder(output, overwrite=overwrite, identity=identity) as work:
         loaded.save_files(_folder(work / "tokenizer"))
         tokens = _folder(work / "tokens")
@@ -85,6 +89,7 @@ def make_data(
             workers=config.workers or os.cpu_count() or 1,
         )
         store = TokenStore(tokens)
+        _check_unknown(store, loaded, config.max_unknown_share)
         training, held_out = split_documents(store, fraction=config.eval_fraction, seed=seed)
         if config.objective == "mlm-nsp":
             _check_pairs_possible(store, training)
@@ -136,16 +141,27 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _input_state(inputs: Sequence[str | Path]) -> list[object]:
+def _input_state(inputs: Sequence[str | Path], config: MakeData) -> list[object]:
     """Tell inputs that changed since an interrupted run from those that did not."""
     state: list[object] = []
-    for name in inputs:
-        path = Path(name)
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                status = file.stat()
-                state.append([str(file), status.st_size, status.st_mtime_ns])
+    for file in find_files(inputs, config.text.format):
+        status = file.path.stat()
+        state.append([str(file.path), status.st_size, status.st_mtime_ns])
+        if file.size() is None:  # what comes through a pipe may be another text each time
+            state.append(secrets.token_hex())
     return state
+
+
+def _check_unknown(store: TokenStore, tokenizer: Tokenizer, most: float) -> None:
+    count = sum(int((block == tokenizer.unk_id).sum()) for block in store.id_blocks())
+    if count > most * store.num_tokens:
+        named = ", ".join(f"{what!r} {number:,}" for what, number in most_unknown(store))
+        raise CorpusError(
+            f"{count / store.num_tokens:.1%} of the {store.num_tokens:,} tokens are [UNK], which a "
+            f"model cannot learn from; expected {most:.0%} at most; most often for {named}",
+            "make the vocabulary from this text, or a larger one; or allow it with "
+            "--max-unknown-share",
+        )
 
 
 def _check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:

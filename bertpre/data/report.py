@@ -10,7 +10,9 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.data.masking import MaskSpec
 from bertpre.data.pairs import RANDOM_NEXT, Records, SplitDocuments
 from bertpre.data.tokens import TokenStore
-from bertpre.text.corpus import CorpusReport
+from bertpre.text.corpus_report import QUANTILES, CorpusReport
+
+_MOST_FREQUENT_SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +24,10 @@ class DataReport:
         documents, sentences, tokens: in the token store.
         empty_sentences, empty_documents: had no token left, and are not in it.
         one_sentence_documents: among ``documents``.
-        unknown_share: share of tokens that are [UNK].
+        unknown_share: share of training tokens that are [UNK].
+        unknown_most_frequent: characters (or whole tokens) behind them, with their counts.
+        pieces_per_word: tokens over words, mean.
+        sentence_length_quantiles: tokens, at 5, 25, 50, 75, 95 and 99 %.
         training_documents, held_out_documents: the split; tails count as documents.
         training_examples, held_out_examples: in the index, all passes together.
         passes: over the training documents.
@@ -42,6 +47,9 @@ class DataReport:
     empty_documents: int
     one_sentence_documents: int
     unknown_share: float
+    unknown_most_frequent: tuple[tuple[str, int], ...]
+    pieces_per_word: float
+    sentence_length_quantiles: tuple[int, ...]
     training_documents: int
     held_out_documents: int
     training_examples: int
@@ -101,6 +109,11 @@ def describe_data(
         empty_documents=store.empty_documents,
         one_sentence_documents=int((np.diff(store.document_starts) == 1).sum()),
         unknown_share=float(unigrams[unknown_id] / num_training_tokens),
+        unknown_most_frequent=most_unknown(store),
+        pieces_per_word=store.num_tokens / store.count_words(),
+        sentence_length_quantiles=tuple(
+            np.quantile(store.sentence_lengths, QUANTILES, method="inverted_cdf").tolist()
+        ),
         training_documents=len(training),
         held_out_documents=len(held_out),
         training_examples=len(records),
@@ -114,6 +127,12 @@ def describe_data(
         full_length_examples=int((lengths == max_seq_length).sum()),
         truncated_share=1 - walked / (passes * num_training_tokens),
     )
+
+
+def most_unknown(store: TokenStore) -> tuple[tuple[str, int], ...]:
+    """Return the characters or tokens that most often have no entry, with their counts."""
+    ranked = sorted(store.unknown.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(ranked[:_MOST_FREQUENT_SHOWN])
 
 
 def sample_examples(folder: str | Path, count: int) -> list[str]:

@@ -5,7 +5,7 @@ import itertools
 import logging
 import multiprocessing
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 # Large enough that sending work to a process costs little, small enough to keep several busy.
 _BLOCK_CHARACTERS = 500_000
+_LONGEST_SHOWN = 30
 
 Block = list[tuple[str, ...]]  # documents as sentences
 
@@ -73,6 +74,7 @@ def tokenize_documents(documents: Block, tokenizer: Tokenizer) -> TokenizedDocum
     """
     ids, starts, sentence_lengths, document_lengths, hashes = [], [], [], [], []
     text_bytes = empty_sentences = empty_documents = 0
+    unknown: Counter[str] = Counter()
     for sentences in documents:
         text = "\n".join(sentences).encode()
         text_bytes += len(text)
@@ -82,6 +84,8 @@ def tokenize_documents(documents: Block, tokenizer: Tokenizer) -> TokenizedDocum
             if len(encoding.ids) == 0:
                 empty_sentences += 1
                 continue
+            if tokenizer.unk_id in encoding.ids:
+                unknown.update(_unknown_parts(sentence, tokenizer))
             ids.append(encoding.ids)
             starts.append(encoding.word_starts)
             sentence_lengths.append(len(encoding.ids))
@@ -101,7 +105,23 @@ def tokenize_documents(documents: Block, tokenizer: Tokenizer) -> TokenizedDocum
         text_bytes=text_bytes,
         empty_sentences=empty_sentences,
         empty_documents=empty_documents,
+        unknown=unknown,
     )
+
+
+def _unknown_parts(sentence: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """Find what makes a sentence hold [UNK]: characters, or whole tokens where those are looked up.
+
+    A word whose characters are all known, but not inside a word, is given as a whole.
+    """
+
+    def is_unknown(text: str) -> bool:
+        return tokenizer.unk_id in tokenizer.encode(text).ids
+
+    for word in sentence.split():
+        if is_unknown(word):
+            parts = [] if tokenizer.is_whole else [part for part in word if is_unknown(part)]
+            yield from parts or [word[:_LONGEST_SHOWN]]
 
 
 def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:

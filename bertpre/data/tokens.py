@@ -6,7 +6,8 @@ and of documents into sentences, and a hash of each document's text.
 
 import bisect
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from bertpre.errors import DataFormatError
 Array = npt.NDArray[Any]
 
 SHARD_TEXT_BYTES = 64 * 2**20
+_MOST_UNKNOWN = 1000  # kept of each shard
 
 
 class TokenizedDocuments(NamedTuple):
@@ -34,6 +36,7 @@ class TokenizedDocuments(NamedTuple):
         text_bytes: size of the text in UTF-8.
         empty_sentences: sentences that had no token left, which are not in the arrays.
         empty_documents: documents that had no sentence left.
+        unknown: characters (of whole-token vocabularies, tokens) that have no entry, counted.
     """
 
     ids: Array
@@ -44,6 +47,7 @@ class TokenizedDocuments(NamedTuple):
     text_bytes: int
     empty_sentences: int
     empty_documents: int
+    unknown: Counter[str]
 
 
 class ShardWriter:
@@ -95,22 +99,31 @@ class ShardWriter:
             "empty_sentences": sum(part.empty_sentences for part in self._parts),
             "empty_documents": sum(part.empty_documents for part in self._parts),
             "id_bytes": ids.dtype.itemsize,
+            "unknown": dict(most_frequent(self._parts, _MOST_UNKNOWN)),
         }
         write_json(Path(f"{stem}.json"), counts)
         self._number += 1
         self._parts, self._text_bytes = [], 0
 
 
-def finished_shards(folder: Path) -> list[dict[str, int]]:
+def most_frequent(parts: Iterable[TokenizedDocuments], count: int) -> list[tuple[str, int]]:
+    """Return the most frequent unknown characters of all parts, ties by code point."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part.unknown)
+    return sorted(total.items(), key=lambda item: (-item[1], item[0]))[:count]
+
+
+def finished_shards(folder: Path) -> list[dict[str, Any]]:
     """Return the counts of each whole shard, in order, up to the first that is missing."""
-    counts: list[dict[str, int]] = []
+    counts: list[dict[str, Any]] = []
     while (path := folder / f"{len(counts):05d}.json").is_file():
         counts.append(json.loads(path.read_text()))
     return counts
 
 
 class _Shard:
-    def __init__(self, folder: Path, number: int, counts: dict[str, int]) -> None:
+    def __init__(self, folder: Path, number: int, counts: dict[str, Any]) -> None:
         stem = folder / f"{number:05d}"
         self.counts = counts
         self.ids = _map(stem, "ids", f"<u{counts['id_bytes']}", counts["tokens"])
@@ -142,6 +155,9 @@ class TokenStore:
         self.num_documents = _ends(counts, "documents")[-1]
         self.empty_sentences = _ends(counts, "empty_sentences")[-1]
         self.empty_documents = _ends(counts, "empty_documents")[-1]
+        self.unknown: Counter[str] = Counter()
+        for c in counts:
+            self.unknown.update(c["unknown"])
 
     @cached_property
     def document_hashes(self) -> npt.NDArray[np.uint64]:
@@ -156,6 +172,20 @@ class TokenStore:
             for shard, end in zip(self._shards, self._sentence_ends, strict=True)
         ]
         return np.concatenate([*parts, np.array([self.num_sentences])])
+
+    @cached_property
+    def sentence_lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each sentence, (sentences,)."""
+        return np.concatenate([np.diff(shard.sentences.astype(np.int64)) for shard in self._shards])
+
+    def count_words(self) -> int:
+        """Count the tokens that begin a word."""
+        # The last byte is padded with zeros.
+        return sum(
+            int(np.unpackbits(block).sum(dtype=np.int64))
+            for shard in self._shards
+            for block in np.array_split(shard.words, len(shard.words) // (1 << 24) + 1)
+        )
 
     def sentence_offsets(self, first: int, last: int) -> list[int]:
         """Return where sentences of one document start in the store, and where the last ends.
@@ -216,7 +246,7 @@ def _offsets(lengths: Array) -> npt.NDArray[np.uint64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
 
 
-def _ends(counts: Sequence[dict[str, int]], name: str) -> list[int]:
+def _ends(counts: Sequence[dict[str, Any]], name: str) -> list[int]:
     ends = np.cumsum([c[name] for c in counts]).tolist()
     return [int(end) for end in ends]
 

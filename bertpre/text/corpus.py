@@ -1,32 +1,36 @@
 """Files and folders to records and documents, streaming.
 
-A record is one line that holds text; a document is consecutive records that belong together.
+A record is one line or sentence that holds text; a document is consecutive records that belong
+together. From the files to there: lines, without duplicates if so asked, cut into sentences.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from bertpre.config.schema import TextOptions
 from bertpre.errors import CorpusError
-from bertpre.text.tables import FileFormat, TableFormat, format_by_name, read_lines, read_rows
+from bertpre.text.corpus_report import (
+    CorpusReport,
+    LineCounter,
+    SentenceCounter,
+    warn_of_duplicates,
+)
+from bertpre.text.duplicates import Repeats, hash_text, temporary_folder
+from bertpre.text.files import Decoding, read_lines
+from bertpre.text.inputs import InputFile, find_files
+from bertpre.text.sentences import Record, cut_sentences
+from bertpre.text.tables import TableFormat, read_rows
 
 log = logging.getLogger(__name__)
 
 # If none of so many records of the corpus can be used, the option is wrong, not the data.
 _RECORDS_BEFORE_GIVING_UP = 1000
 _WARNINGS_SHOWN = 3
-
-
-class Record(NamedTuple):
-    """One line of text, never blank."""
-
-    text: str
-    source: str
-    line: int  # from 1
-    starts_document: bool
+# A document is held in memory as a whole, so a file without a blank line is cut into several.
+_LONGEST_DOCUMENT = 8_000_000
 
 
 class Document(NamedTuple):
@@ -35,22 +39,6 @@ class Document(NamedTuple):
     sentences: tuple[str, ...]
     source: str
     line: int  # of the first sentence, from 1
-
-
-@dataclass(kw_only=True, slots=True)
-class CorpusReport:
-    """What reading found; counts up while records are read."""
-
-    documents: int = 0
-    sentences: int = 0
-    characters: int = 0
-    empty_documents: int = 0  # rows of tables and whole files without text; they are skipped
-    bad_records: int = 0  # jsonl lines that cannot be used; they are skipped
-
-
-class _File(NamedTuple):
-    path: Path
-    format: FileFormat
 
 
 def read_documents(
@@ -78,25 +66,49 @@ def read_records(
     records of one document.
 
     Args:
-        inputs: files and folders; a folder is read recursively, in sorted order.
-        options: format, column, what a document is.
+        inputs: files, folders, patterns, or "-"; see `bertpre.text.inputs.find_files`.
+        options: format, column, encoding, what a document is and a sentence, what is removed.
         report: counts what is read and what is skipped.
         on_progress: told the bytes read on disk so far, and in all.
 
     Raises:
-        CorpusError: at once if an input is missing; while reading if a file cannot be read, or if
-            at the end there was no text at all.
+        CorpusError: at once if an input is missing, or would have to be read twice and cannot be;
+            while reading if a file cannot be read, or if at the end there was no text at all.
     """
-    files = [file for given in inputs for file in _find_files(Path(given), options)]
-    total_bytes = sum(file.path.stat().st_size for file in files)
-    meter = _Meter(total_bytes, on_progress)
-    return _read(files, options, report=report or CorpusReport(), meter=meter)
+    files = find_files(inputs, options.format)
+    decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
+    sizes = [file.size() for file in files]
+    readings = 1 if options.dedup == "none" else 2
+    for file, size in zip(files, sizes, strict=True):
+        if size is None and readings == 2:
+            raise CorpusError(
+                f"{file.path}: a pipe can be read once only, and --dedup reads the text twice",
+                "write the text to a file first",
+            )
+    total = None if None in sizes else readings * sum(size or 0 for size in sizes)
+    meter = _Meter(total, on_progress)
+    return _read(files, _Source(options, decoding, report or CorpusReport(), meter, quiet=False))
+
+
+class _Source(NamedTuple):
+    """What reading any file needs."""
+
+    options: TextOptions
+    decoding: Decoding
+    report: CorpusReport
+    meter: "_Meter"
+    quiet: bool  # whether warnings would repeat those of another reading
+
+    def count_bad_bytes(self, count: int) -> None:
+        self.report.bad_bytes += count
 
 
 class _Meter:
     """Adds up the bytes read over all files."""
 
-    def __init__(self, total: int, on_progress: Callable[[int, int | None], None] | None) -> None:
+    def __init__(
+        self, total: int | None, on_progress: Callable[[int, int | None], None] | None
+    ) -> None:
         self._done = 0
         self._total = total
         self._on_progress = on_progress
@@ -107,50 +119,25 @@ class _Meter:
             self._on_progress(self._done, self._total)
 
 
-def _find_files(given: Path, options: TextOptions) -> list[_File]:
-    asked = None if options.format == "auto" else options.format
-    if given.is_file():
-        return [_File(given, asked or format_by_name(given) or "txt")]
-    if not given.is_dir():
-        raise CorpusError(f"{given}: there is no such file or folder", "check the path")
-    found, passed_over = [], []
-    for path in sorted(given.rglob("*")):
-        if not path.is_file() or any(
-            part.startswith(".") for part in path.relative_to(given).parts
-        ):
-            continue
-        form = asked or format_by_name(path)
-        if form is None:
-            passed_over.append(path)
-        else:
-            found.append(_File(path, form))
-    if passed_over:
-        log.warning(
-            "%s: passed over %d files whose names do not tell their format, the first being %s; "
-            "--format txt reads every file as text",
-            given,
-            len(passed_over),
-            passed_over[0],
-        )
-    if not found:
-        raise CorpusError(
-            f"{given}: no text files in this folder; expected names that end in .txt, .jsonl, "
-            ".csv or .tsv (or one of these and .gz)",
-            "state the --format, so that every file is read",
-        )
-    return found
-
-
-def _read(
-    files: Sequence[_File], options: TextOptions, *, report: CorpusReport, meter: _Meter
-) -> Iterator[Record]:
-    for file in files:
-        read = _txt_records if file.format == "txt" else _table_records
-        for record in read(file, options, report=report, meter=meter):
-            report.documents += record.starts_document
-            report.sentences += 1
-            report.characters += len(record.text)
+def _read(files: Sequence[InputFile], source: _Source) -> Iterator[Record]:
+    options, report = source.options, source.report
+    counter = SentenceCounter(report)
+    with contextlib.ExitStack() as stack:
+        repeats = None
+        if options.dedup != "none":
+            folder = Path(stack.enter_context(temporary_folder()))
+            first = source._replace(report=CorpusReport(), quiet=True)
+            lines = _lines(files, first)
+            is_of_lines = options.dedup == "lines"
+            repeats = Repeats(_line_hashes(lines) if is_of_lines else _hashes(lines), folder)
+        lines = _counted(_lines(files, source), report)
+        if repeats is not None:
+            lines = _without(repeats, lines, options.dedup, report)
+        sentences = cut_sentences(lines, options.sentences, language=options.language)
+        for record in _cut_long_documents(sentences, report):
+            counter.add(record)
             yield record
+    counter.finish()
     if report.documents == 0:
         shown = ", ".join(str(file.path) for file in files[:3]) + (", …" if files[3:] else "")
         bad = f" and {report.bad_records:,} unusable records" if report.bad_records else ""
@@ -158,50 +145,118 @@ def _read(
             f"no text in the input: found only blank lines{bad} in {shown}",
             "check the files, and --format and --text-column",
         )
+    warn_of_duplicates(report, options.dedup)
 
 
-def _txt_records(
-    file: _File, options: TextOptions, *, report: CorpusReport, meter: _Meter
+def _lines(files: Sequence[InputFile], source: _Source) -> Iterator[Record]:
+    for file in files:
+        read = _txt_records if file.format == "txt" else _table_records
+        yield from read(file, source)
+
+
+def _counted(lines: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
+    counter = LineCounter(report)
+    for line in lines:
+        counter.add(line)
+        yield line
+    counter.finish()
+
+
+def _line_hashes(lines: Iterable[Record]) -> Iterator[bytes]:
+    return (hash_text(line.text) for line in lines)
+
+
+def _hashes(lines: Iterable[Record]) -> Iterator[bytes]:
+    """Hash each document: the hashes of its lines, one after another."""
+    digest = b""
+    for line in lines:
+        if line.starts_document and digest:
+            yield digest
+            digest = b""
+        digest = hash_text(f"{digest.hex()} {line.text}")
+    if digest:
+        yield digest
+
+
+def _without(
+    repeats: Repeats, lines: Iterable[Record], dedup: str, report: CorpusReport
 ) -> Iterator[Record]:
-    source = str(file.path)
+    document, starts = -1, False
+    for place, line in enumerate(lines):
+        document += line.starts_document
+        starts = starts or line.starts_document  # the first line that stays starts the document
+        if repeats[place if dedup == "lines" else document]:
+            report.removed_lines += 1
+            report.removed_documents += dedup == "documents" and line.starts_document
+        else:
+            yield line._replace(starts_document=starts)
+            starts = False
+
+
+def _cut_long_documents(records: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
+    characters = 0
+    for record in records:
+        characters = 0 if record.starts_document else characters
+        if characters > _LONGEST_DOCUMENT:
+            report.cut_documents += 1
+            record = record._replace(starts_document=True)
+            characters = 0
+        characters += len(record.text)
+        yield record
+
+
+def _txt_records(file: InputFile, source: _Source) -> Iterator[Record]:
+    options = source.options
+    name = str(file.path)
     starts = True
-    for number, line in enumerate(read_lines(file.path, on_bytes=meter.add), start=1):
+    lines = read_lines(
+        file.path,
+        decoding=source.decoding,
+        on_bytes=source.meter.add,
+        on_bad_bytes=source.count_bad_bytes,
+    )
+    for number, line in enumerate(lines, start=1):
         if line.isspace():
             starts = starts or options.document != "file"
             continue
-        yield Record(line.removesuffix("\n").removesuffix("\r"), source, number, starts)
+        yield Record(line.removesuffix("\n").removesuffix("\r"), name, number, starts)
         starts = options.document == "line"
     if options.document == "file" and starts:
-        report.empty_documents += 1
+        source.report.empty_documents += 1
 
 
-def _table_records(
-    file: _File, options: TextOptions, *, report: CorpusReport, meter: _Meter
-) -> Iterator[Record]:
+def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
+    options, report = source.options, source.report
+    found_text = report.longest_record > 0  # in an earlier file
+
     def skip(error: CorpusError) -> None:
         report.bad_records += 1
-        if report.documents == 0 and report.bad_records >= _RECORDS_BEFORE_GIVING_UP:
+        if not found_text and report.bad_records >= _RECORDS_BEFORE_GIVING_UP:
             raise CorpusError(
                 f"none of the first {report.bad_records:,} records can be used; the last: {error}",
                 "check --format and --text-column",
             )
-        if report.bad_records <= _WARNINGS_SHOWN:
+        if report.bad_records <= _WARNINGS_SHOWN and not source.quiet:
             log.warning("skipped: %s", error)
 
-    source = str(file.path)
+    name = str(file.path)
     rows = read_rows(
         file.path,
         format=cast(TableFormat, file.format),
         header=options.header,
         columns=[options.text_column],
-        on_bytes=meter.add,
+        quoting=options.quoting,
+        decoding=source.decoding,
+        on_bytes=source.meter.add,
+        on_bad_bytes=source.count_bad_bytes,
         on_bad_row=skip,
     )
     for line, (text,) in rows:
+        found_text = True
         starts = True
         for sentence in text.split("\n"):
             if sentence and not sentence.isspace():
-                yield Record(sentence.removesuffix("\r"), source, line, starts)
+                yield Record(sentence.removesuffix("\r"), name, line, starts)
                 starts = False
         if starts:
             report.empty_documents += 1

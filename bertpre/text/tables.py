@@ -1,31 +1,31 @@
-"""Lines and rows of files on disk, one at a time: the lowest step of reading.
+"""Rows of tables on disk, one at a time.
 
 Serves corpora and the labelled tables of finetuning alike. Every cell is text; nothing is guessed
 to be a number, a date or a missing value.
 """
 
-import csv
-import gzip
-import io
 import json
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from bertpre.errors import CorpusError
+from bertpre.text.delimited import Quoting, read_delimited
+from bertpre.text.files import COMPRESSION_SUFFIXES, Decoding, read_lines
+from bertpre.text.parquet import read_parquet
 
-TableFormat = Literal["jsonl", "csv", "tsv"]
-FileFormat = Literal["txt", "jsonl", "csv", "tsv"]
+TableFormat = Literal["jsonl", "csv", "tsv", "parquet"]
+FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet"]
 
 _SUFFIXES: dict[str, FileFormat] = {
     ".txt": "txt",
     ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
     ".csv": "csv",
     ".tsv": "tsv",
+    ".parquet": "parquet",
 }
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Row(NamedTuple):
@@ -37,8 +37,8 @@ class Row(NamedTuple):
 
 def format_by_name(path: Path) -> FileFormat | None:
     """Tell a file's format by its suffix, the one before ``.gz``; None if it is unknown."""
-    name = path.name.lower().removesuffix(".gz")
-    return _SUFFIXES.get(Path(name).suffix)
+    name = Path(path.name.lower())
+    return _SUFFIXES.get(Path(name.stem if name.suffix in COMPRESSION_SUFFIXES else name).suffix)
 
 
 def table_format(path: Path, asked: Literal["auto", "jsonl", "csv", "tsv"]) -> TableFormat:
@@ -53,45 +53,10 @@ def table_format(path: Path, asked: Literal["auto", "jsonl", "csv", "tsv"]) -> T
     if found is None or found == "txt":
         raise CorpusError(
             f"{path}: the name does not say which kind of table it is; expected a name that ends "
-            "in .tsv, .csv or .jsonl (or one of these and .gz)",
+            "in .tsv, .csv, .jsonl or .parquet (or one of the first three and .gz)",
             "rename it, or state the format",
         )
     return found
-
-
-def read_lines(path: Path, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[str]:
-    r"""Read a UTF-8 file, plain or gzipped, line by line; only "\n" ends a line.
-
-    Args:
-        path: the file; gzip is recognised by its first bytes, whatever the name.
-        on_bytes: told how many bytes of the file on disk were read, after each read.
-
-    Yields:
-        Lines with their "\n", without a byte order mark.
-
-    Raises:
-        CorpusError: no such file, a damaged gzip file, or bytes that are not UTF-8.
-    """
-    number = 0
-    try:
-        with _Watched(path, on_bytes) as file, _unpacked(file) as stream:
-            for number, line in enumerate(stream, start=1):
-                text = line.decode("utf-8")
-                yield text.removeprefix("\ufeff") if number == 1 else text
-    except UnicodeDecodeError as error:
-        raise CorpusError(
-            f"{path}: line {number}, byte {error.start + 1} of the line: expected UTF-8, "
-            f"found 0x{error.object[error.start]:02X}",
-            "convert the file, for example with `iconv -f GB18030 -t UTF-8`",
-        ) from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(
-            f"{path}: damaged gzip file after line {number} ({error})", "copy the file again"
-        ) from error
-    except FileNotFoundError as error:
-        raise CorpusError(f"{path}: there is no such file", "check the path") from error
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def read_rows(
@@ -100,32 +65,44 @@ def read_rows(
     format: TableFormat,
     header: bool,
     columns: Sequence[str | int],
+    quoting: Quoting = "auto",
+    decoding: Decoding | None = None,
     on_bytes: Callable[[int], None] | None = None,
+    on_bad_bytes: Callable[[int], None] | None = None,
     on_bad_row: Callable[[CorpusError], None] | None = None,
 ) -> Iterator[Row]:
     """Read some columns of a table, row by row; blank lines are no rows.
 
     Args:
-        path: the file, plain or gzipped.
-        format: tsv has no quoting, so a lone quote is text; csv has.
+        path: the file, plain or compressed.
+        format: the kind of table.
         header: whether csv and tsv start with column names.
         columns: names, or numbers from 1; a number that is also a name in the header is the name.
+            A jsonl field inside another is ``outer.inner``.
+        quoting: what a quote means in csv and tsv; see `read_delimited`.
+        decoding: how bytes become text; see `read_lines`.
         on_bytes: see `read_lines`.
-        on_bad_row: given the error of a jsonl line that cannot be used, which is then skipped;
-            without it, the error is raised.
+        on_bad_bytes: see `read_lines`.
+        on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
+            then skipped; without it, the error is raised.
 
     Raises:
         CorpusError: a column is missing, a row is short, quotes do not match, or a line is no JSON.
     """
-    lines = read_lines(path, on_bytes=on_bytes)
+    if format == "parquet":
+        cells_of_rows = read_parquet(path, [str(column) for column in columns], on_bytes=on_bytes)
+        yield from _usable(cells_of_rows, on_bad_row)
+        return
+    lines = read_lines(path, decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
     if format == "jsonl":
-        yield from _json_rows(path, lines, [str(column) for column in columns], on_bad_row)
+        names = [str(column) for column in columns]
+        yield from _usable(_json_rows(path, lines, names), on_bad_row)
         return
-    raw_rows = _csv_rows(path, lines) if format == "csv" else _tsv_rows(lines)
-    names = next(raw_rows, (1, None))[1] if header else None
-    if header and names is None:
+    raw_rows = read_delimited(path, lines, format=format, quoting=quoting)
+    names_found = next(raw_rows, (1, None))[1] if header else None
+    if header and names_found is None:
         return
-    places = [_place(path, column, names) for column in columns]
+    places = [_place(path, column, names_found) for column in columns]
     width = max(places) + 1
     for line, cells in raw_rows:
         if len(cells) < width:
@@ -138,50 +115,17 @@ def read_rows(
         yield Row(line, tuple(cells[place] for place in places))
 
 
-class _Watched(io.FileIO):
-    """A file that tells how far it has been read, which works under gzip too."""
-
-    def __init__(self, path: Path, on_bytes: Callable[[int], None] | None) -> None:
-        super().__init__(path)
-        self._on_bytes = on_bytes
-
-    def readinto(self, buffer: object, /) -> int | None:
-        count = super().readinto(buffer)  # type: ignore[arg-type]
-        if self._on_bytes is not None and count:
-            self._on_bytes(count)
-        return count
-
-
-def _unpacked(file: io.FileIO) -> BinaryIO:
-    buffered = io.BufferedReader(file, buffer_size=1 << 16)
-    if buffered.peek(2).startswith(_GZIP_MAGIC):
-        # GzipFile's own iteration runs Python code for each line; BufferedReader's does not.
-        unzipped = cast(io.RawIOBase, gzip.GzipFile(fileobj=buffered))
-        return io.BufferedReader(unzipped, buffer_size=1 << 16)
-    return buffered
-
-
-def _tsv_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines, start=1):
-        content = line.removesuffix("\n").removesuffix("\r")
-        if content:
-            yield number, content.split("\t")
-
-
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(lines, strict=True)
-    start = 1
-    try:
-        for cells in reader:
-            if cells:
-                yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise CorpusError(
-            f"{path}: line {start}: not valid csv ({error})",
-            'quote cells that hold quotes, and double the quotes inside ("")',
-        ) from error
+def _usable(
+    rows: Iterator[tuple[int, tuple[str, ...] | CorpusError]],
+    on_bad_row: Callable[[CorpusError], None] | None,
+) -> Iterator[Row]:
+    for number, cells in rows:
+        if not isinstance(cells, CorpusError):
+            yield Row(number, cells)
+        elif on_bad_row is None:
+            raise cells
+        else:
+            on_bad_row(cells)
 
 
 def _place(path: Path, column: str | int, names: list[str] | None) -> int:
@@ -207,20 +151,14 @@ def _place(path: Path, column: str | int, names: list[str] | None) -> int:
 
 
 def _json_rows(
-    path: Path,
-    lines: Iterator[str],
-    names: Sequence[str],
-    on_bad_row: Callable[[CorpusError], None] | None,
-) -> Iterator[Row]:
+    path: Path, lines: Iterator[str], names: Sequence[str]
+) -> Iterator[tuple[int, tuple[str, ...] | CorpusError]]:
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield Row(number, _json_cells(f"{path}: line {number}", line, names))
-        except CorpusError as error:
-            if on_bad_row is None:
-                raise
-            on_bad_row(error)
+        if line.strip():
+            try:
+                yield number, _json_cells(f"{path}: line {number}", line, names)
+            except CorpusError as error:
+                yield number, error
 
 
 def _json_cells(where: str, line: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -233,10 +171,8 @@ def _json_cells(where: str, line: str, names: Sequence[str]) -> tuple[str, ...]:
         raise CorpusError(f"{where}: expected a JSON object, found {_shorten(line.strip())}")
     cells = []
     for name in names:
-        if name not in found:
-            shown = ", ".join(_shorten(key) for key in list(found)[:20])
-            raise CorpusError(f"{where}: no field {name!r}; found {shown or 'none'}")
-        value = json.dumps(found[name]) if isinstance(found[name], bool) else found[name]
+        value = _field(where, found, name)
+        value = json.dumps(value) if isinstance(value, bool) else value
         if not isinstance(value, str):
             kind = "null" if value is None else type(value).__name__
             raise CorpusError(f"{where}: field {name!r}: expected text, found {kind}")
@@ -245,6 +181,20 @@ def _json_cells(where: str, line: str, names: Sequence[str]) -> tuple[str, ...]:
             raise CorpusError(f"{where}: field {name!r}: holds half of a surrogate pair")
         cells.append(value)
     return tuple(cells)
+
+
+def _field(where: str, found: Mapping[str, Any], name: str) -> Any:
+    if name in found:
+        return found[name]
+    inner: Any = found
+    for part in name.split("."):
+        if not isinstance(inner, dict) or part not in inner:
+            # The names at the deepest level that is there say most.
+            names = list(inner) if isinstance(inner, dict) else []
+            shown = ", ".join(_shorten(key) for key in names[:20])
+            raise CorpusError(f"{where}: no field {name!r}; found {shown or 'none'}")
+        inner = inner[part]
+    return inner
 
 
 def _count(number: int, noun: str) -> str:

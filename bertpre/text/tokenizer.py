@@ -92,6 +92,11 @@ class Tokenizer:
         return cls(backend, special=special, files=files)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether a white-space token is looked up as a whole, never cut into pieces."""
+        return self._prefix is None
+
+    @property
     def vocab_size(self) -> int:
         return len(self.tokens)
 

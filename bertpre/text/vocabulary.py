@@ -9,7 +9,8 @@ from bertpre.artefacts import fingerprint, stage_folder, write_manifest
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import BuildVocab
 from bertpre.errors import CorpusError
-from bertpre.text.corpus import CorpusReport, read_records
+from bertpre.text.corpus import read_records
+from bertpre.text.corpus_report import CorpusReport
 from bertpre.text.entries import choose_pieces, choose_whole_tokens, measure
 from bertpre.text.pipeline import SPECIAL_TOKENS, Rules
 from bertpre.text.tokenizer_files import write_tokenizer_folder

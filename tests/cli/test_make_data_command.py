@@ -45,7 +45,9 @@ def test_every_option_reaches_the_stage(
         "--objective", "mlm", "--dupe-factor", 2, "--short-seq-prob", 0.2, "--masking", "static",
         "--mlm-probability", 0.3, "--whole-word-masking", "--eval-fraction", 0.2, "--workers", 1,
         "--export-jsonl", export, "--format", "csv", "--text-column", 2, "--no-header",
-        "--document", "line", "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
+        "--document", "line", "--quoting", "none", "--encoding", "cp1252",
+        "--on-bad-bytes", "skip", "--sentences", "split", "--language", "de", "--dedup", "lines",
+        "--max-unknown-share", 0.5, "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
     )  # fmt: skip
 
     assert result.exit_code == 0
@@ -58,10 +60,22 @@ def test_every_option_reaches_the_stage(
         "masking": "static",
         "max_predictions_per_seq": 3,
         "max_seq_length": 24,
+        "max_unknown_share": 0.5,
         "mlm_probability": 0.3,
         "objective": "mlm",
         "short_seq_prob": 0.2,
-        "text": {"document": "line", "format": "csv", "header": False, "text_column": 2},
+        "text": {
+            "dedup": "lines",
+            "document": "line",
+            "encoding": "cp1252",
+            "format": "csv",
+            "header": False,
+            "language": "de",
+            "on_bad_bytes": "skip",
+            "quoting": "none",
+            "sentences": "split",
+            "text_column": 2,
+        },
         "whole_word_masking": True,
     }
     rows = [json.loads(line) for line in export.read_text().splitlines()]

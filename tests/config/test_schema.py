@@ -24,13 +24,20 @@ pretrain.keep_checkpoints
 IDENTITY_NAMES = """
 seed
 build_vocab.text.format build_vocab.text.text_column build_vocab.text.header
+build_vocab.text.quoting build_vocab.text.encoding
+build_vocab.text.on_bad_bytes
 build_vocab.text.document
+build_vocab.text.sentences build_vocab.text.language build_vocab.text.dedup
 build_vocab.vocab_size build_vocab.min_frequency build_vocab.token_mode
 build_vocab.lowercase build_vocab.strip_accents
-make_data.text.format make_data.text.text_column make_data.text.header make_data.text.document
+make_data.text.format make_data.text.text_column make_data.text.header
+make_data.text.quoting make_data.text.encoding
+make_data.text.on_bad_bytes make_data.text.document
+make_data.text.sentences make_data.text.language make_data.text.dedup
 make_data.max_seq_length make_data.objective make_data.dupe_factor make_data.short_seq_prob
 make_data.masking make_data.mlm_probability make_data.whole_word_masking
-make_data.max_predictions_per_seq make_data.eval_fraction
+make_data.max_predictions_per_seq make_data.max_unknown_share
+make_data.eval_fraction
 model.vocab_size model.hidden_size model.num_hidden_layers model.num_attention_heads
 model.intermediate_size model.hidden_act model.hidden_dropout_prob
 model.attention_probs_dropout_prob model.max_position_embeddings model.type_vocab_size

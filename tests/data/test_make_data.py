@@ -21,12 +21,14 @@ Make = Callable[..., DataReport]
 
 @pytest.fixture
 def make(tmp_path: Path, tiny_tokenizer: Path) -> Make:
-    def make(text: str | Path, name: str = "data", **options: object) -> DataReport:
+    def make(text: str | Path, name: str = "data", /, **options: object) -> DataReport:
         path = text
         if isinstance(text, str):
             path = tmp_path / f"{name}.txt"
             path.write_text(text, encoding="utf-8")
-        config = MakeData(**{"max_seq_length": 48, "workers": 1, **options})  # type: ignore[arg-type]
+        # The tiny vocabulary has no digits, which these texts are full of.
+        defaults = {"max_seq_length": 48, "workers": 1, "max_unknown_share": 1.0}
+        config = MakeData(**{**defaults, **options})  # type: ignore[arg-type]
         return make_data([path], tokenizer=tiny_tokenizer, output=tmp_path / name, config=config)
 
     return make
@@ -384,7 +386,9 @@ def test_records_of_a_table_are_documents(tmp_path: Path, tiny_tokenizer: Path) 
         [table],
         tokenizer=tiny_tokenizer,
         output=tmp_path / "data",
-        config=MakeData(text=options, objective="mlm", max_seq_length=16, workers=1),
+        config=MakeData(
+            text=options, objective="mlm", max_seq_length=16, workers=1, max_unknown_share=1.0
+        ),
     )
 
     assert report.documents == 40
@@ -411,3 +415,50 @@ def test_what_reading_skipped_is_in_the_report(
     report = make(path, objective="mlm")
 
     assert (report.documents, report.corpus.bad_records, report.corpus.empty_documents) == (2, 1, 1)
+
+
+def test_t04_too_many_unknown_tokens_are_refused_with_the_characters(
+    make: Make, tmp_path: Path
+) -> None:
+    text = "the cat 中文 sees 文.\na dog.\n\nthe moon.\n"
+
+    with pytest.raises(CorpusError) as error:
+        make(text, objective="mlm", max_seq_length=16, max_unknown_share=0.05)
+
+    assert "tokens are [UNK], which a model cannot learn from; expected 5% at most; " in str(
+        error.value
+    )
+    assert "most often for '文' 2, '中' 1" in error.value.message
+    assert "--max-unknown-share" in str(error.value.hint)
+    assert not (tmp_path / "data").exists()
+    report = make(text, objective="mlm", max_unknown_share=0.5, eval_fraction=0.0)
+    assert report.unknown_most_frequent == (("文", 2), ("中", 1))
+    assert read_manifest(tmp_path / "data", "data")["report"]["unknown_most_frequent"][0][1] == 2
+
+
+def test_the_report_has_the_lengths_and_pieces_of_the_store(make: Make, tmp_path: Path) -> None:
+    report = make("a dog.\nthe cat.\n\nthe moon.\n", objective="mlm", eval_fraction=0.0)
+
+    tokenizer = Tokenizer.load(tmp_path / "data/tokenizer")
+    encodings = [tokenizer.encode(text) for text in ("a dog.", "the cat.", "the moon.")]
+    lengths = sorted(len(encoding.ids) for encoding in encodings)
+    words = sum(int(encoding.word_starts.sum()) for encoding in encodings)
+    assert report.sentence_length_quantiles[::5] == (lengths[0], lengths[-1])
+    assert report.pieces_per_word == sum(lengths) / words
+    assert report.unknown_most_frequent == ()
+
+
+def test_duplicates_are_removed_alike_whatever_the_workers(
+    make: Make, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 2_000)
+    text = tmp_path / "twice.txt"
+    text.write_text(f"{tiny_corpus.read_text()}\n" * 2)
+    options = TextOptions(dedup="documents")
+
+    for workers in (1, 2):
+        report = make(text, f"data{workers}", workers=workers, text=options)
+
+    assert report.documents == 80
+    assert report.corpus.removed_documents == 80
+    assert files(tmp_path / "data1") == files(tmp_path / "data2")

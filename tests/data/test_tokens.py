@@ -1,3 +1,4 @@
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ def part(first_id: int, sentences: list[int]) -> TokenizedDocuments:
         text_bytes=100,
         empty_sentences=1,
         empty_documents=0,
+        unknown=Counter(),
     )
 
 

@@ -3,13 +3,15 @@
 import gzip
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from bertpre.config.schema import TextOptions
 from bertpre.errors import CorpusError
-from bertpre.text.corpus import CorpusReport, Document, read_documents, read_records
+from bertpre.text.corpus import Document, read_documents, read_records
+from bertpre.text.corpus_report import CorpusReport
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -113,7 +115,8 @@ def test_a_row_is_a_document_and_its_lines_are_sentences(tmp_path):
         Document(("one", " two"), str(path), 1),
         Document(("three",), str(path), 2),
     ]
-    assert report == CorpusReport(documents=2, sentences=3, characters=12, empty_documents=2)
+    assert (report.documents, report.sentences, report.characters) == (2, 3, 12)
+    assert report.empty_documents == 2
 
 
 def test_a_column_may_be_a_number_without_a_header(tmp_path):
@@ -128,7 +131,15 @@ def test_the_report_counts_what_was_read(tmp_path):
 
     list(read_records([path], TextOptions(), report=report))
 
-    assert report == CorpusReport(documents=2, sentences=3, characters=11)
+    assert report == CorpusReport(
+        documents=2,
+        sentences=3,
+        characters=11,
+        one_sentence_documents=1,
+        longest_record=5,
+        sentence_length_quantiles=(3, 3, 3, 5, 5, 5),
+        document_length_quantiles=(1, 1, 1, 2, 2, 2),
+    )
 
 
 def test_a_file_without_text_is_an_empty_document_where_files_are_documents(tmp_path):
@@ -213,3 +224,114 @@ def test_progress_ends_at_the_bytes_on_disk(tmp_path):
 
     assert seen[-1] == (total, total)
     assert seen == sorted(seen)
+
+
+TEXT = "a\nb\n\na\nb\n\nc\na\n\na\n"
+
+
+@pytest.mark.parametrize(
+    ("dedup", "expected", "removed"),
+    [
+        ("documents", [("a", "b"), ("c", "a"), ("a",)], (2, 1)),
+        ("lines", [("a", "b"), ("c",)], (4, 0)),
+        ("none", [("a", "b"), ("a", "b"), ("c", "a"), ("a",)], (0, 0)),
+    ],
+)
+def test_exact_duplicates_are_removed_on_request(tmp_path, dedup, expected, removed):
+    path = write(tmp_path / "a.txt", TEXT)
+    report = CorpusReport()
+
+    documents = list(read_documents([path], TextOptions(dedup=dedup), report=report))
+
+    assert [document.sentences for document in documents] == expected
+    assert (report.removed_lines, report.removed_documents) == removed
+    assert report.documents == len(expected)
+    assert report.duplicate_line_share == round(4 / 7, 6)
+    assert report.duplicate_document_share == 0.25
+
+
+def test_a_document_goes_on_when_its_first_line_is_removed(tmp_path):
+    path = write(tmp_path / "a.txt", "x\n\nx\ny\nz\n")
+
+    assert sentences(path, dedup="lines") == [("x",), ("y", "z")]
+
+
+def test_removing_duplicates_warns_once_and_counts_progress_of_both_readings(tmp_path, caplog):
+    path = write(tmp_path / "a.jsonl", '{oops\n{"text": "a"}\n')
+    seen = []
+    report = CorpusReport()
+
+    list(
+        read_records(
+            [path],
+            TextOptions(dedup="lines"),
+            report=report,
+            on_progress=lambda *progress: seen.append(progress),
+        )
+    )
+
+    assert caplog.text.count("not valid JSON") == 1
+    assert report.bad_records == 1
+    assert seen[-1] == (2 * path.stat().st_size,) * 2
+
+
+def test_duplicates_in_a_pipe_are_an_error(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(CorpusError, match="a pipe can be read once only, and --dedup reads"):
+        read_records([tmp_path / "pipe"], TextOptions(dedup="lines"))
+
+
+@pytest.mark.parametrize(
+    ("dedup", "warning"),
+    [("none", "25 % of the documents"), ("documents", "57 % of the lines"), ("lines", None)],
+)
+def test_many_duplicates_are_a_warning_unless_they_are_removed(tmp_path, caplog, dedup, warning):
+    sentences(write(tmp_path / "a.txt", TEXT), dedup=dedup)
+
+    assert ("repeat an earlier one exactly" in caplog.text) == (warning is not None)
+    if warning:
+        assert warning in caplog.text
+        assert f"--dedup {warning.split()[-1]} removes them" in caplog.text
+
+
+def test_bad_bytes_are_counted_in_the_report(tmp_path):
+    path = write(tmp_path / "a.txt", b"good\nab\xed\xa0\x80 \xff\ngood\n")
+    report = CorpusReport()
+
+    list(read_records([path], TextOptions(on_bad_bytes="replace"), report=report))
+
+    assert report.bad_bytes == 2
+
+
+def test_t08_an_encoding_gives_what_the_utf8_twin_gives(tmp_path):
+    text = "小镇的图书馆在河边。\n每天早上八点开门。\n\n三\n"
+    plain, twin = write(tmp_path / "a.txt", text), write(tmp_path / "b.txt", text.encode("gb18030"))
+
+    assert sentences(twin, encoding="gb18030") == sentences(plain)
+
+
+def test_t09_control_characters_are_counted(tmp_path):
+    path = write(tmp_path / "a.txt", "a\x00b\x85c\u2028d\u200be\tf\r\n")
+    report = CorpusReport()
+
+    list(read_records([path], TextOptions(), report=report))
+
+    assert report.control_characters == 2  # NUL and NEL; the others are spaces or formats
+
+
+def test_lines_are_split_into_sentences_within_their_document(tmp_path):
+    path = write(tmp_path / "a.txt", "One. Two!\nThree.\n\nFour? Five.\n")
+
+    assert sentences(path, sentences="split") == [("One.", "Two!", "Three."), ("Four?", "Five.")]
+
+
+def test_a_document_that_is_too_long_to_hold_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertpre.text.corpus._LONGEST_DOCUMENT", 5)
+    path = write(tmp_path / "a.txt", "abc\ndef\nghi\n\njkl\n")
+    report = CorpusReport()
+
+    documents = list(read_documents([path], TextOptions(), report=report))
+
+    assert [document.sentences for document in documents] == [("abc", "def"), ("ghi",), ("jkl",)]
+    assert (report.documents, report.cut_documents) == (3, 1)

@@ -1,13 +1,13 @@
-"""Reading lines and rows: what comes out, and errors that name file, line and what was there."""
+"""Reading rows: what comes out, and errors that name file, line and what was there."""
 
-import gzip
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from bertpre.errors import CorpusError
-from bertpre.text.tables import Row, format_by_name, read_lines, read_rows, table_format
+from bertpre.text.tables import Row, format_by_name, read_rows, table_format
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -23,79 +23,6 @@ def refused(path: Path, *columns: str | int, **options) -> CorpusError:
     with pytest.raises(CorpusError) as caught:
         rows(path, *columns, **options)
     return caught.value
-
-
-def test_only_a_newline_ends_a_line(tmp_path):
-    text = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\rh\ni\r\nj"
-    path = write(tmp_path / "lines.txt", text)
-
-    lines = list(read_lines(path))
-
-    assert lines == ["a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\rh\n", "i\r\n", "j"]
-
-
-def test_a_byte_order_mark_is_removed_at_the_start_only(tmp_path):
-    path = write(tmp_path / "bom.txt", "\ufeffa\n\ufeffb\n")
-
-    assert list(read_lines(path)) == ["a\n", "\ufeffb\n"]
-
-
-@pytest.mark.parametrize("name", ["text.txt", "text.txt.gz", "text"])
-def test_gzip_is_known_by_its_content_whatever_the_name(tmp_path, name):
-    path = write(tmp_path / name, gzip.compress(b"one\n") + gzip.compress("zwei é\n".encode()))
-
-    assert list(read_lines(path)) == ["one\n", "zwei é\n"]
-
-
-def test_a_plain_file_with_a_gzip_name_is_read_as_it_is(tmp_path):
-    assert list(read_lines(write(tmp_path / "text.txt.gz", "plain\n"))) == ["plain\n"]
-
-
-def test_bytes_on_disk_are_counted_for_gzip_too(tmp_path):
-    path = write(tmp_path / "text.gz", gzip.compress(b"a line of text\n" * 10_000))
-    counts: list[int] = []
-
-    list(read_lines(path, on_bytes=counts.append))
-
-    assert sum(counts) == path.stat().st_size
-
-
-def test_bytes_that_are_not_utf8_are_located(tmp_path):
-    path = write(tmp_path / "bad.txt", b"good\nab\xed\xa0\x80\xff\ngood\n")
-
-    with pytest.raises(CorpusError) as caught:
-        list(read_lines(path))
-
-    assert caught.value.message == (
-        f"{path}: line 2, byte 3 of the line: expected UTF-8, found 0xED"
-    )
-    assert "iconv" in caught.value.hint
-
-
-def test_a_truncated_gzip_file_is_an_error(tmp_path):
-    whole = gzip.compress("\n".join(str(i) for i in range(100_000)).encode())
-    path = write(tmp_path / "cut.txt.gz", whole[: len(whole) // 2])
-
-    with pytest.raises(CorpusError, match=r"cut\.txt\.gz: damaged gzip file after line \d+ \("):
-        list(read_lines(path))
-
-
-def test_a_corrupted_gzip_file_is_an_error(tmp_path):
-    whole = bytearray(gzip.compress(b"some text, some more text\n" * 1000))
-    whole[15] ^= 0xFF
-
-    with pytest.raises(CorpusError, match="damaged gzip file after line"):
-        list(read_lines(write(tmp_path / "bad.gz", bytes(whole))))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(CorpusError, match=r"none\.txt: there is no such file — check the path"):
-        list(read_lines(tmp_path / "none.txt"))
-
-
-def test_a_folder_in_place_of_a_file_is_an_error(tmp_path):
-    with pytest.raises(CorpusError, match=r"cannot be read \(Is a directory\)"):
-        list(read_lines(tmp_path))
 
 
 def test_tsv_has_no_quoting_so_a_lone_quote_swallows_nothing(tmp_path):
@@ -267,3 +194,133 @@ def test_the_format_of_a_table_is_asked_for_or_told_by_the_name():
 def test_a_table_whose_name_tells_nothing_is_an_error(name):
     with pytest.raises(CorpusError, match=f"{name}: the name does not say which kind of table"):
         table_format(Path(name), "auto")
+
+
+PANDAS = 'label\ttext\n1\t"she said ""no"" twice"\n2\t"a\tb\nc"\n3\tplain\n'
+
+
+def test_tsv_as_pandas_writes_it_is_noticed(tmp_path, caplog):
+    caplog.set_level("INFO")
+    path = write(tmp_path / "t.tsv", PANDAS)
+
+    assert rows(path, "text") == [
+        Row(2, ('she said "no" twice',)),
+        Row(3, ("a\tb\nc",)),
+        Row(5, ("plain",)),
+    ]
+    assert "t.tsv: read as csv reads quotes, as its cells are quoted so; --quoting none" in (
+        caplog.text
+    )
+
+
+def test_tsv_whose_rows_fit_only_as_quoted_cells_is_noticed(tmp_path):
+    path = write(tmp_path / "t.tsv", 'label\ttext\n1\t"one\ntwo"\n2\tthree\n')
+
+    assert [row.cells[0] for row in rows(path, "text")] == ["one\ntwo", "three"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['"A sentence in quotes."', '"Another."'],
+        ['"open', "middle", 'close"'],
+        ['""hi""', "x"],
+        ['He said ""hi"" twice', "x"],
+    ],
+)
+def test_tsv_with_quotes_that_prove_nothing_is_text(tmp_path, lines):
+    path = write(tmp_path / "t.tsv", "text\tlabel\n" + "".join(f"{s}\t1\n" for s in lines))
+
+    assert [row.cells[0] for row in rows(path, "text")] == lines
+
+
+def test_what_a_quote_means_can_be_stated(tmp_path):
+    tsv, csv = write(tmp_path / "t.tsv", PANDAS), write(tmp_path / "t.csv", 'text,n\n"a,1\n')
+
+    assert rows(tsv, 1, quoting="none")[0] == Row(2, ("1",))
+    assert rows(csv, "text", format="csv", quoting="none") == [Row(2, ('"a',))]
+    one = write(tmp_path / "u.tsv", 'text\n"A sentence."\n')
+    assert rows(one, "text", quoting="csv") == [Row(2, ("A sentence.",))]
+
+
+def test_quoted_cells_that_come_late_are_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("bertpre.text.delimited._SAMPLE_CHARACTERS", 10)
+    path = write(tmp_path / "t.tsv", 'text\nplain text\n"so ""called"" cell"\n"an""other"\n')
+
+    assert len(rows(path, "text")) == 3
+    assert caplog.text.count("t.tsv: line 3: a cell looks quoted as csv quotes it") == 1
+    assert "--quoting csv" in caplog.text
+
+
+def test_a_sample_that_ends_within_a_cell_is_judged_by_what_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertpre.text.delimited._SAMPLE_CHARACTERS", 30)
+    path = write(tmp_path / "t.tsv", 'text\n"so ""called"" cell"\n"one\ntwo"\n')
+
+    assert [row.cells[0] for row in rows(path, "text")] == ['so "called" cell', "one\ntwo"]
+
+
+def test_a_field_inside_another_is_named_with_a_dot(tmp_path):
+    path = write(
+        tmp_path / "t.jsonl",
+        '{"meta": {"body": {"en": "a"}}}\n{"meta.body.en": "b"}\n{"meta": {"title": "c"}}\n'
+        '{"meta": "d"}\n',
+    )
+    skipped: list[CorpusError] = []
+
+    found = rows(path, "meta.body.en", format="jsonl", on_bad_row=skipped.append)
+
+    assert found == [Row(1, ("a",)), Row(2, ("b",))]
+    assert [error.message.partition(": line ")[2] for error in skipped] == [
+        "3: no field 'meta.body.en'; found 'title'",
+        "4: no field 'meta.body.en'; found none",
+    ]
+
+
+def test_parquet_gives_text_columns_and_skips_what_is_none(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    table = pyarrow.table(
+        {"id": [7, 8, 9], "text": ["a", None, "é" * 9], "meta": [{"x": "p"}, {"x": "q"}, None]}
+    )
+    parquet.write_table(table, path)
+    skipped: list[CorpusError] = []
+    counts: list[int] = []
+
+    found = rows(
+        path, "text", "id", format="parquet", on_bad_row=skipped.append, on_bytes=counts.append
+    )
+
+    assert found == [Row(1, ("a", "7")), Row(3, ("é" * 9, "9"))]
+    assert [error.message for error in skipped] == [
+        f"{path}: row 2: column 'text': expected text, found null"
+    ]
+    assert sum(counts) == path.stat().st_size
+    assert rows(path, "meta.x", format="parquet", on_bad_row=skipped.append)[1].cells == ("q",)
+    assert rows(path, 2, format="parquet", on_bad_row=skipped.append)[0].cells == ("a",)
+    assert refused(path, "body", format="parquet").message.endswith(
+        "no column 'body'; found 'id', 'text', 'meta'"
+    )
+    assert "row 2: column 'text'" in refused(path, "text", format="parquet").message
+
+
+def test_a_damaged_or_missing_parquet_file_is_an_error(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    path = write(tmp_path / "t.parquet", b"PAR1 and no more")
+
+    assert (
+        "t.parquet: not a readable parquet file ("
+        in refused(path, "text", format="parquet").message
+    )
+    assert "there is no such file" in refused(tmp_path / "no", 1, format="parquet").message
+    assert "cannot come from a pipe" in refused(Path("/dev/null"), 1, format="parquet").message
+
+
+def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    error = refused(write(tmp_path / "t.parquet", b"PAR1"), "text", format="parquet")
+
+    assert error.message.endswith("parquet files need the package pyarrow")
+    assert error.hint == "pip install 'bertpre[parquet]'"

@@ -1,0 +1,99 @@
+"""Which files the inputs of a command name: files, folders, patterns, standard input."""
+
+import glob
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from bertpre.errors import CorpusError
+from bertpre.text.files import STDIN
+from bertpre.text.tables import FileFormat, format_by_name
+
+log = logging.getLogger(__name__)
+
+_NAMES = (
+    "names that end in .txt, .jsonl, .csv, .tsv or .parquet (or one of these and .gz, .bz2, "
+    ".xz or .zst)"
+)
+
+
+class InputFile(NamedTuple):
+    """One file to read."""
+
+    path: Path
+    format: FileFormat
+
+    def size(self) -> int | None:
+        """Return its bytes on disk; None for a pipe, which does not know."""
+        return self.path.stat().st_size if self.path.is_file() else None
+
+
+def find_files(
+    inputs: Sequence[str | Path], format: Literal["auto"] | FileFormat = "auto"
+) -> list[InputFile]:
+    """Find the files that inputs name, in the order of the inputs.
+
+    Args:
+        inputs: files; folders, read recursively in sorted order; patterns such as
+            ``part-*.txt``, in sorted order; or "-", standard input.
+        format: the form of all files; auto goes by their names, and is txt where they do not tell.
+
+    Raises:
+        CorpusError: an input is missing, or a folder has no file whose name tells its format.
+    """
+    files = [file for given in inputs for file in _find(given, format)]
+    seen: set[Path] = set()
+    for file in files:
+        real = file.path.resolve()
+        if real in seen:
+            log.warning("%s: is named twice among the inputs, and is read twice", file.path)
+        seen.add(real)
+    return files
+
+
+def _find(given: str | Path, format: Literal["auto"] | FileFormat) -> list[InputFile]:
+    if given == "-":
+        return [InputFile(STDIN, "txt" if format == "auto" else format)]
+    path = Path(given)
+    if path.is_dir():
+        return _find_in_folder(path, format)
+    if path.exists():
+        return [_as_file(path, format)]
+    if not glob.has_magic(str(given)):
+        raise CorpusError(f"{given}: there is no such file or folder", "check the path")
+    matches = sorted(glob.glob(str(given), recursive=True))
+    files = [Path(match) for match in matches if not Path(match).is_dir()]
+    if not files:
+        raise CorpusError(f"{given}: no file matches this pattern", "check the path")
+    return [_as_file(file, format) for file in files]
+
+
+def _as_file(path: Path, format: Literal["auto"] | FileFormat) -> InputFile:
+    return InputFile(path, (format_by_name(path) or "txt") if format == "auto" else format)
+
+
+def _find_in_folder(folder: Path, format: Literal["auto"] | FileFormat) -> list[InputFile]:
+    found, passed_over = [], []
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if not path.is_file() or any(part.startswith(".") for part in parts):
+            continue
+        if format == "auto" and format_by_name(path) is None:
+            passed_over.append(path)
+        else:
+            found.append(_as_file(path, format))
+    if passed_over:
+        log.warning(
+            "%s: passed over %d files whose names do not tell their format, the first being %s; "
+            "--format txt reads every file as text",
+            folder,
+            len(passed_over),
+            passed_over[0],
+        )
+    if not found:
+        raise CorpusError(
+            f"{folder}: no text files in this folder; expected {_NAMES}",
+            "state the --format, so that every file is read",
+        )
+    return found

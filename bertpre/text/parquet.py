@@ -1,0 +1,86 @@
+"""Rows of parquet files, with the package pyarrow, which is optional."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertpre.errors import CorpusError
+
+_ROWS_AT_ONCE = 1024
+
+
+def read_parquet(
+    path: Path, names: Sequence[str], *, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[tuple[int, tuple[str, ...] | CorpusError]]:
+    """Read text columns of a parquet file, a batch of rows in memory at a time.
+
+    Args:
+        path: the file.
+        names: columns, or numbers from 1; a field inside another is ``outer.inner``.
+        on_bytes: told how many bytes of the file each batch stands for.
+
+    Yields:
+        The row's number from 1, and its cells; or the error of a row without text in one of them.
+
+    Raises:
+        CorpusError: pyarrow is missing, the file is damaged, or a column is missing.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise CorpusError(
+            f"{path}: parquet files need the package pyarrow", "pip install 'bertpre[parquet]'"
+        ) from error
+    if not path.exists():
+        raise CorpusError(f"{path}: there is no such file", "check the path")
+    if not path.is_file():
+        raise CorpusError(f"{path}: a parquet file cannot come from a pipe", "name the file")
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = [_find(path, file.schema_arrow, name) for name in names]
+            tops = list(dict.fromkeys(column[0] for column in columns))
+            size, total, number = path.stat().st_size, file.metadata.num_rows, 0
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=tops):
+                read = {top: batch.column(top).to_pylist() for top in tops}
+                for row in range(batch.num_rows):
+                    number += 1
+                    yield number, _cells(f"{path}: row {number}", read, row, columns)
+                if on_bytes is not None:
+                    before = number - batch.num_rows
+                    on_bytes(size * number // total - size * before // total)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise CorpusError(
+            f"{path}: not a readable parquet file ({error})", "copy the file again, or check it"
+        ) from error
+
+
+def _find(path: Path, schema: Any, name: str) -> list[str]:
+    """Return the way to a column: its name, and those of the fields inside it."""
+    if name in schema.names:
+        return [name]
+    first, *inner = name.split(".")
+    if inner and first in schema.names:
+        return [first, *inner]
+    if name.isdecimal() and 1 <= int(name) <= len(schema.names):
+        return [schema.names[int(name) - 1]]
+    shown = ", ".join(repr(column) for column in schema.names[:20])
+    raise CorpusError(f"{path}: no column {name!r}; found {shown}", "name one of these")
+
+
+def _cells(
+    where: str, read: dict[str, list[Any]], row: int, columns: Sequence[list[str]]
+) -> tuple[str, ...] | CorpusError:
+    cells = []
+    for top, *inner in columns:
+        value = read[top][row]
+        for part in inner:
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            name = ".".join([top, *inner])
+            kind = "null" if value is None else type(value).__name__
+            return CorpusError(f"{where}: column {name!r}: expected text, found {kind}")
+        cells.append(value)
+    return tuple(cells)
