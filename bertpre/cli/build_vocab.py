@@ -11,8 +11,11 @@ from bertpre.config.load import load_config
 
 
 def command(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or folders.")],
     output: Annotated[Path, typer.Option("--output", help="Tokenizer folder to make.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="INPUT...", help="Files or folders; none needed with --vocab-file."),
+    ] = None,
     vocab_size: Annotated[int | None, option("build_vocab.vocab_size", "--vocab-size")] = None,
     min_frequency: Annotated[
         int | None, option("build_vocab.min_frequency", "--min-frequency")
@@ -23,6 +26,15 @@ def command(
     ] = None,
     strip_accents: Annotated[
         bool | None, option("build_vocab.strip_accents", "--strip-accents/--no-strip-accents")
+    ] = None,
+    extra_tokens: Annotated[
+        str | None, option("build_vocab.extra_tokens", "--extra-tokens", metavar="FILE")
+    ] = None,
+    vocab_file: Annotated[
+        str | None, option("build_vocab.vocab_file", "--vocab-file", metavar="FILE")
+    ] = None,
+    sample_bytes: Annotated[
+        int | None, option("build_vocab.sample_bytes", "--sample-bytes")
     ] = None,
     text_format: Annotated[str | None, option("build_vocab.text.format", "--format")] = None,
     text_column: Annotated[
@@ -37,7 +49,7 @@ def command(
     seed: Seed = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Make a vocabulary from text: WordPiece, or whole tokens.
+    """Make a vocabulary from text: WordPiece, whole tokens, or k-mers of sequences.
 
     Example: bertpre build-vocab corpus.txt --output tokenizer --vocab-size 8000
     """
@@ -51,6 +63,9 @@ def command(
             "build_vocab.token_mode": token_mode,
             "build_vocab.lowercase": lowercase,
             "build_vocab.strip_accents": strip_accents,
+            "build_vocab.extra_tokens": extra_tokens,
+            "build_vocab.vocab_file": vocab_file,
+            "build_vocab.sample_bytes": sample_bytes,
             "build_vocab.text.format": text_format,
             "build_vocab.text.text_column": number_or_name(text_column),
             "build_vocab.text.header": False if no_header else None,
@@ -61,20 +76,23 @@ def command(
     from bertpre.text.vocabulary import build_vocab
 
     render.show_log()
-    with render.progress("build-vocab", "bytes") as on_progress:
+    with render.progress("build-vocab", "percent") as on_progress:
         report = build_vocab(
-            inputs,
+            inputs or [],
             output,
             config.build_vocab,
+            seed=config.seed,
             overwrite=overwrite,
             on_progress=on_progress,
         )
-    unit = "tokens" if config.build_vocab.token_mode == "whole" else "characters"
+    unit = "characters" if config.build_vocab.token_mode == "wordpiece" else "tokens"
     render.table(f"{output}", _rows(asdict(report), unit))
 
 
 def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
-    corpus = report["corpus"]
+    corpus, sample = report["corpus"], report["sample"]
+    if report["unk_rate"] is None:
+        return {"vocabulary": f"{report['vocab_size']:,} entries, as they were given"}
     left_out = f"{report['left_out']:,}"
     if report["left_out"]:
         most = ", ".join(f"{what!r} {count:,}" for what, count in report["left_out_most_frequent"])
@@ -83,6 +101,8 @@ def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
         "documents": f"{corpus['documents']:,}",
         "sentences": f"{corpus['sentences']:,}",
         "characters": f"{corpus['characters']:,}",
+        "sample": f"{sample['documents']:,} documents, {sample['bytes']:,} bytes, drawn from "
+        f"{sample['corpus_bytes']:,} bytes",
         "words": f"{report['words']:,} ({report['distinct_words']:,} distinct)",
         "vocabulary": f"{report['vocab_size']:,} entries of "
         f"{report['vocab_size_asked']:,} asked for",
@@ -90,6 +110,8 @@ def _rows(report: dict[str, Any], unit: str) -> dict[str, str]:
         "words that become [UNK]": f"{100 * report['unk_rate']:.3f} %",
         "pieces per word": f"{report['pieces_per_word']:.3f}",
     }
+    if sample["share"] == 1:
+        del rows["sample"]
     only_if_any = {
         "words over 100 characters, cut": report["cut_words"],
         "rare words not counted": report["forgotten_words"],

@@ -27,6 +27,7 @@ build_vocab.text.format build_vocab.text.text_column build_vocab.text.header
 build_vocab.text.document
 build_vocab.vocab_size build_vocab.min_frequency build_vocab.token_mode
 build_vocab.lowercase build_vocab.strip_accents
+build_vocab.extra_tokens build_vocab.vocab_file build_vocab.sample_bytes
 make_data.text.format make_data.text.text_column make_data.text.header make_data.text.document
 make_data.max_seq_length make_data.objective make_data.dupe_factor make_data.short_seq_prob
 make_data.masking make_data.mlm_probability make_data.whole_word_masking
