@@ -13,10 +13,10 @@ from bertpre.text.word_counts import SortedCounts, WordCounts
 _ALPHABET_SHARE = 0.5
 _COVERAGE = 0.9999
 _WORDS_IN_A_LINE = 500
-# The trainer takes some 700 bytes a word. The most frequent ones decide the merges; so many of them
-# that all the memory of a corpus beyond is in the counting.
-_MOST_TRAINED_ON = 200_000
-_TRAINED_ON_PER_ENTRY = 8
+# The trainer takes some 700 bytes a word, and the rare ones do not move it: of the 65,000 different
+# words of 16 MB of novels, 50,000 gave 8,000 entries with 0.01 % more pieces than all.
+_MOST_TRAINED_ON = 50_000
+_TRAINED_ON_PER_ENTRY = 4
 
 
 class Entries(NamedTuple):
