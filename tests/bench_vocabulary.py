@@ -41,7 +41,8 @@ class Cost(NamedTuple):
 def write_growing_text(path: Path, megabytes: int) -> None:
     """Invent prose in which different words grow with the text, as in nature."""
     generator = np.random.default_rng(5)
-    syllables = [a + b for a in "bcdfghjklmnprstvwz" for b in ["a", "e", "i", "o", "u", "en", "ar", "is"]]
+    vowels = ["a", "e", "i", "o", "u", "en", "ar", "is"]
+    syllables = [consonant + vowel for consonant in "bcdfghjklmnprstvwz" for vowel in vowels]
     words = np.array([_spell(rank, syllables) for rank in range(_DIFFERENT_WORDS)], object)
     shares = np.cumsum(1 / (np.arange(len(words)) + 2.7) ** 1.2)
     size = 0
