@@ -77,7 +77,7 @@ def test_a_sample_is_said(tmp_path):
 
     assert result.returncode == 0
     assert "  sample: " in result.stdout
-    assert " bytes, drawn from 3,890 bytes\n" in result.stdout
+    assert " bytes, drawn from 3,790 bytes\n" in result.stdout
 
 
 def test_what_was_left_out_is_named(tmp_path):
