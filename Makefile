@@ -37,6 +37,7 @@ check: install
 
 bench: install
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_vocabulary.py
 
 clean:
 	rm -rf $(VENV) data/demo

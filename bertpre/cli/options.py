@@ -11,13 +11,15 @@ import typer
 from bertpre.config.load import describe
 
 
-def option(name: str, *declarations: str) -> Any:
+def option(name: str, *declarations: str, metavar: str | None = None) -> Any:
     """Declare a flag for the option of that dotted name, with its description and default."""
     description, default = describe(name)
     shown = None if default is None or default in ("", "auto") else f" [default: {default}]"
     if isinstance(default, bool):
         shown = f" [default: {'yes' if default else 'no'}]"
-    return typer.Option(*declarations, help=description + (shown or ""), show_default=False)
+    return typer.Option(
+        *declarations, help=description + (shown or ""), show_default=False, metavar=metavar
+    )
 
 
 def number_or_name(column: str | None) -> str | int | None:

@@ -188,9 +188,9 @@ def _problems(error: ValidationError) -> list[str]:
         elif problem["type"] == "dataclass_type":
             lines.append(f"{name}: expected a section with options, found {problem['input']!r}")
         else:
-            messages.setdefault(name, []).append(
-                problem["msg"].lower().removeprefix("value error, ")
-            )
+            # Messages of our own checks are names to type, so they keep their case.
+            own = problem.get("ctx", {}).get("error")
+            messages.setdefault(name, []).append(str(own or problem["msg"].lower()))
             found[name] = problem["input"]
     # A union has one message for each of its members.
     lines += [

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AllowInfNan, Field, Strict
 from pydantic.dataclasses import dataclass
 
+from bertpre.config.token_mode import parse_kmer
+
 # Each section may be given in part; what is absent takes the default below.
 _section: Any = dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 
@@ -17,6 +19,14 @@ _section: Any = dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 Int = Annotated[int, Strict()]
 Float = Annotated[float, Strict(), AllowInfNan(False)]
 Bool = Annotated[bool, Strict()]
+
+
+def _check_token_mode(mode: str) -> str:
+    parse_kmer(mode)
+    return mode
+
+
+TokenMode = Annotated[str, Strict(), AfterValidator(_check_token_mode)]
 
 
 def _option(default: Any, description: str, *, identity: bool = True, **limits: Any) -> Any:
@@ -87,14 +97,29 @@ class BuildVocab:
     min_frequency: Int = _option(
         2, "Fewest occurrences of a pair of pieces (or of a whole token) to enter.", ge=1
     )
-    token_mode: Literal["wordpiece", "whole"] = _option(
+    token_mode: TokenMode = _option(
         "wordpiece",
         "wordpiece cuts words into pieces; whole keeps each white-space token as one entry, "
-        "for anonymised tokens.",
+        "for anonymised tokens; kmer:K[:STRIDE] cuts sequences such as DNA to pieces of K "
+        "characters, one at every STRIDE-th (1 if not stated).",
     )
     lowercase: Bool = _option(False, "Lowercase the text.")
     strip_accents: Bool = _option(
         False, "Remove combining marks. Harmful to Hindi, Arabic, Korean and others."
+    )
+    extra_tokens: str | None = _option(
+        None, "File of words to keep whole whatever their frequency, one a line."
+    )
+    vocab_file: str | None = _option(
+        None,
+        "A ready vocab.txt, one entry a line: makes the folder without training. Text is then only "
+        "read, if any is given, to see how well the vocabulary fits.",
+    )
+    sample_bytes: Int = _option(
+        2_000_000_000,
+        "Most bytes of text to count words in; of a larger corpus, documents drawn by the hash of "
+        "their text and the seed.",
+        ge=1,
     )
 
 

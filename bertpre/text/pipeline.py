@@ -6,7 +6,7 @@ its own.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ from tokenizers import (
     processors,
 )
 
+from bertpre.config.token_mode import Kmer
+from bertpre.text.kmers import cut_text
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
 LONGEST_WORD = 100  # characters; the library turns longer words into [UNK]
@@ -28,6 +31,13 @@ LONGEST_WORD = 100  # characters; the library turns longer words into [UNK]
 # BERT's cleaning removes these without leaving a space, which would glue two words together:
 # vertical tab, form feed, information separators, next line, zero width space, direction marks.
 _SPACES = r"[\x0B\x0C\x1C-\x1F\x{85}\x{200B}\x{200E}\x{200F}]"
+
+# Scripts written without spaces: Thai, Lao, Burmese, Khmer, kana, Han. A word of theirs has no
+# white space around it.
+UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    r"\U00020000-\U000323af]"
+)
 
 # Han characters that every Unicode version knows: BERT makes each a word of its own, so they can
 # be cut out, and memoised, before the library sees them.
@@ -40,16 +50,18 @@ _BERT_SPACED_CHUNKS = re.compile(r"[^ \t\n\r]+")
 # The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
 _LONGEST_RUN = 500 * LONGEST_WORD
 
-Splitter = Callable[[str], list[str]]
+Splitter = Callable[[str], Iterable[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
     """How a tokenizer of our own treats text."""
 
-    whole: bool  # one entry for each white-space token
+    whole: bool  # one entry for each white-space token, or for each of its k-mers
     lowercase: bool
     strip_accents: bool
+    kmer: Kmer | None = None  # cut each white-space token so; needs whole
+    kept_whole: tuple[str, ...] = ()  # entries to look for in text before it is cut to words
 
 
 def make_normalizer(rules: Rules) -> normalizers.Normalizer:
@@ -72,9 +84,16 @@ def make_normalizer(rules: Rules) -> normalizers.Normalizer:
     )
 
 
-def make_pre_tokenizer(*, whole: bool) -> pre_tokenizers.PreTokenizer:
-    """Build what splits normalised text into words: at white space, and around punctuation."""
-    if whole:
+def make_pre_tokenizer(rules: Rules) -> pre_tokenizers.PreTokenizer:
+    """Build what splits normalised text into words: at white space, and around punctuation.
+
+    K-mers side by side are cut by it too. It cannot express those that overlap: the tokenizers
+    library needs text in which `kmers.cut_text` cut them.
+    """
+    if rules.kmer is not None and rules.kmer.stride == rules.kmer.length:
+        cut = pre_tokenizers.Split(Regex(f".{{{rules.kmer.length}}}"), "isolated")
+        return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), cut])
+    if rules.whole:
         return pre_tokenizers.WhitespaceSplit()
     cut = pre_tokenizers.Split(Regex(f".{{{LONGEST_WORD}}}"), "isolated")
     return pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), cut])
@@ -88,7 +107,7 @@ def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
     stripping accents.
 
     Args:
-        tokens: every entry in the order of its id; `SPECIAL_TOKENS` come first.
+        tokens: every entry in the order of its id, `SPECIAL_TOKENS` among them.
         rules: how text is treated.
     """
     vocab = {token: i for i, token in enumerate(tokens)}
@@ -100,12 +119,18 @@ def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
         )
         backend.decoder = decoders.WordPiece(prefix=CONTINUATION)
     backend.normalizer = make_normalizer(rules)
-    backend.pre_tokenizer = make_pre_tokenizer(whole=rules.whole)
+    backend.pre_tokenizer = make_pre_tokenizer(rules)
     backend.post_processor = processors.BertProcessing(
         ("[SEP]", vocab["[SEP]"]), ("[CLS]", vocab["[CLS]"])
     )
     backend.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
+    )
+    backend.add_tokens(
+        [
+            AddedToken(word, single_word=UNSPACED.search(word) is None, normalized=True)
+            for word in rules.kept_whole
+        ]
     )
     return backend
 
@@ -137,21 +162,28 @@ def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
     )
 
 
-def find_splitter(backend: Tokenizer) -> Splitter:
+def find_splitter(backend: Tokenizer, kmer: Kmer | None = None) -> Splitter:
     """Choose how to cut text into chunks that can be encoded one by one.
 
     The ids of the chunks, in order, are those of the whole text. Where a foreign pipeline does not
     allow that, the whole text is the one chunk.
+
+    Args:
+        backend: the library's tokenizer.
+        kmer: how its sequences are cut, if they are.
     """
     stored = json.loads(backend.to_str())
     normalizer = stored["normalizer"] or {}
     steps = normalizer.get("normalizers", [normalizer])
     bert = [step for step in steps if step.get("type") == "BertNormalizer"]
-    if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
-        return own_splitter(whole=not bert[0]["handle_chinese_chars"])
-    splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
-    # An added token that is no control token may hold a space.
     plain_additions = not all(token["special"] for token in stored["added_tokens"])
+    if kmer is not None:
+        return kmer_splitter(kmer, backend.normalizer, lowercase=bert[0]["lowercase"])
+    if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
+        # A word that is kept whole may hold Han, but no white space.
+        return own_splitter(whole=plain_additions or not bert[0]["handle_chinese_chars"])
+    splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+    # A foreign added token that is no control token may hold a space.
     if steps != bert or not splits_at_spaces or plain_additions:
         return lambda text: [text]
     return (_BERT_CHUNKS if bert[0]["handle_chinese_chars"] else _BERT_SPACED_CHUNKS).findall
@@ -160,6 +192,11 @@ def find_splitter(backend: Tokenizer) -> Splitter:
 def own_splitter(*, whole: bool) -> Splitter:
     """Return what `find_splitter` finds for a tokenizer of our own."""
     return str.split if whole else _split_own
+
+
+def kmer_splitter(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool) -> Splitter:
+    """Return what `find_splitter` finds for a tokenizer of k-mers: these are the chunks."""
+    return lambda text: cut_text(text, kmer, normalizer, lowercase=lowercase)
 
 
 def _split_own(text: str) -> list[str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import tokenizers
 
 from bertpre.artefacts import fingerprint
+from bertpre.config.token_mode import Kmer
 from bertpre.text.pipeline import find_splitter
 from bertpre.text.tokenizer_files import SpecialTokens, read_tokenizer_folder
 
@@ -44,6 +45,7 @@ class Tokenizer:
         backend: tokenizers.Tokenizer,
         *,
         special: SpecialTokens,
+        kmer: Kmer | None = None,
         files: Sequence[Path] = (),
     ) -> None:
         backend.no_truncation()
@@ -51,7 +53,7 @@ class Tokenizer:
         # Without this, a literal "[SEP]" in text would become the control token.
         backend.encode_special_tokens = True
         self._backend = backend
-        self._split = find_splitter(backend)
+        self._split = find_splitter(backend, kmer)
         self._memo: dict[str, bytes] = {}
 
         self.files = tuple(files)
@@ -78,7 +80,8 @@ class Tokenizer:
         # In a whole-token vocabulary "##ing" is a word like any other.
         self._prefix: str | None = getattr(backend.model, "continuing_subword_prefix", None)
         self._starts_word = np.array([not self._continues(id) for id in range(len(self.tokens))])
-        self.fingerprint = fingerprint([backend.to_str(), *special])
+        identity = [backend.to_str(), *special]
+        self.fingerprint = fingerprint(identity if kmer is None else [*identity, *kmer])
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
@@ -88,8 +91,8 @@ class Tokenizer:
             TokenizerError: files are missing, damaged, contradict each other or are of another
                 kind; a special token is missing.
         """
-        backend, special, files = read_tokenizer_folder(Path(folder))
-        return cls(backend, special=special, files=files)
+        found = read_tokenizer_folder(Path(folder))
+        return cls(found.backend, special=found.special, kmer=found.kmer, files=found.files)
 
     @property
     def is_whole(self) -> bool:
@@ -103,9 +106,10 @@ class Tokenizer:
     def encode(self, text: str) -> Encoding:
         """Encode text; "[SEP]" and its like in it are plain text.
 
-        The ids are those that the tokenizers library gives for the whole text.
+        The ids are those that the tokenizers library gives for the whole text; for overlapping
+        k-mers, for the text with these cut.
         """
-        chunks = self._split(text)
+        chunks = list(self._split(text))
         memo = self._memo
         new = [chunk for chunk in chunks if chunk not in memo]
         found = self._encode_new(list(dict.fromkeys(new))) if new else {}

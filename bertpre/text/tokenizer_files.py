@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from bertpre.artefacts import MANIFEST, write_json
+from bertpre.config.token_mode import Kmer, parse_kmer
 from bertpre.errors import TokenizerError
 from bertpre.text.pipeline import (
     SPECIAL_TOKENS,
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 VOCAB, BACKEND, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 TOKENIZER_FILES = (VOCAB, BACKEND, SETTINGS)
 
+_KMER = "kmer"
 _MODEL_MAX_LENGTH = 512  # what the transformers library cuts text to; as in BERT
 
 
@@ -41,6 +43,7 @@ class TokenizerFolder(NamedTuple):
 
     backend: tokenizers.Tokenizer
     special: SpecialTokens
+    kmer: Kmer | None  # how sequences are cut, if they are
     files: tuple[Path, ...]
 
 
@@ -49,9 +52,12 @@ def write_tokenizer_folder(folder: Path, tokens: Sequence[str], rules: Rules) ->
     text = "".join(f"{token}\n" for token in tokens)
     (folder / VOCAB).write_text(text, encoding="utf-8", newline="\n")
     make_backend(tokens, rules).save(str(folder / BACKEND))
+    # tokenizer.json has no place for k-mers that overlap, so every later stage reads this.
+    kmer = {} if rules.kmer is None else {_KMER: rules.kmer._asdict()}
     write_json(
         folder / SETTINGS,
         {
+            **kmer,
             # Under the name BertTokenizer, transformers would ignore tokenizer.json.
             "tokenizer_class": "PreTrainedTokenizerFast",
             # Without these, pairs would silently lose their segments.
@@ -114,7 +120,7 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
             f"{folder / BACKEND}: the ids of {len(vocab):,} entries are not 0 to {len(vocab) - 1:,}"
         )
     _check_size(folder, len(vocab))
-    return TokenizerFolder(backend, special, files)
+    return TokenizerFolder(backend, special, _read_kmer(folder, settings, backend), files)
 
 
 def read_vocab(path: Path, special: Sequence[str] = SPECIAL_TOKENS) -> list[str]:
@@ -129,6 +135,8 @@ def read_vocab(path: Path, special: Sequence[str] = SPECIAL_TOKENS) -> list[str]
     """
     try:
         text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise TokenizerError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise TokenizerError(
@@ -179,6 +187,28 @@ def _special_tokens(settings: Mapping[str, Any]) -> SpecialTokens:
         token = settings.get(f"{name}_token") or default
         names.append(token["content"] if isinstance(token, dict) else str(token))
     return SpecialTokens(*names)
+
+
+def _read_kmer(
+    folder: Path, settings: Mapping[str, Any], backend: tokenizers.Tokenizer
+) -> Kmer | None:
+    stored = settings.get(_KMER)
+    if stored is None:
+        return None
+    try:
+        kmer = parse_kmer(f"kmer:{stored['length']}:{stored['stride']}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise TokenizerError(
+            f"{folder / SETTINGS}: kmer: expected a length and a stride, found {stored!r}",
+            "make it again with `bertpre build-vocab --token-mode kmer:K`",
+        ) from error
+    if not isinstance(backend.model, tokenizers.models.WordLevel):
+        raise TokenizerError(
+            f"{folder}: {SETTINGS} says that text is cut to k-mers, but {BACKEND} holds no "
+            "vocabulary of whole tokens",
+            "the two files must be of the same tokenizer",
+        )
+    return kmer
 
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:

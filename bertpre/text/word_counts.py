@@ -2,19 +2,21 @@
 
 import hashlib
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, islice
 
 from tokenizers import pre_tokenizers
 
 from bertpre.text.pipeline import (
     LONGEST_WORD,
     Rules,
+    kmer_splitter,
     make_normalizer,
     make_pre_tokenizer,
     own_splitter,
 )
+from bertpre.text.spill import Spill
 
 # Raw chunks are kept apart until so many differ, or so much text was read: a chunk is normalised
 # once for all its occurrences, and a line without white space is one huge chunk.
@@ -22,8 +24,10 @@ _CHUNKS_KEPT = 100_000
 _CHARACTERS_KEPT = 8_000_000
 # The library takes some 16 bytes for each byte that it is given at once.
 _CHARACTERS_AT_ONCE = 65_536
-# Beyond this, the rarest words are forgotten: they hardly move a merge, and each costs the trainer
-# some 700 bytes.
+# Words beyond these wait on disk, and meet again when all text is read.
+_WORDS_IN_MEMORY = 250_000
+# Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
+# order of the text does not matter. They hardly move a merge.
 _MOST_WORDS = 1_000_000
 
 
@@ -36,13 +40,24 @@ class WordCounts:
         inside: characters that occurred after another one of the same word, likewise.
         cut_words: runs over 100 characters, which are counted in parts.
         forgotten: occurrences of rare words that were dropped to bound memory.
+        distinct: how many words differ, complete after `finish`, the dropped ones included.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self._split = own_splitter(whole=rules.whole)
+    def __init__(self, rules: Rules, *, most_words: int = 0) -> None:
+        """Start with no words.
+
+        Args:
+            rules: how text becomes words.
+            most_words: words to remember at least, where there are so many.
+        """
         self._normalizer = make_normalizer(rules)
-        self._pre_tokenizer = make_pre_tokenizer(whole=rules.whole)
+        self._pre_tokenizer = make_pre_tokenizer(rules)
         self._whole = rules.whole
+        self._split = own_splitter(whole=rules.whole)
+        if rules.kmer is not None:
+            self._split = kmer_splitter(rules.kmer, self._normalizer, lowercase=rules.lowercase)
+        self._most_words = max(_MOST_WORDS, most_words)
+        self._spill: Spill | None = None
         self._chunks: Counter[str] = Counter()
         self._characters_kept = 0
         self._words: Counter[str] = Counter()
@@ -51,21 +66,39 @@ class WordCounts:
         self.inside: set[str] = set()
         self.cut_words = 0
         self.forgotten = 0
+        self.distinct = 0
 
     def add(self, text: str) -> None:
         """Count the words of a text."""
-        self._chunks.update(self._split(text))
         self._characters_kept += len(text)
-        if len(self._chunks) > _CHUNKS_KEPT or self._characters_kept > _CHARACTERS_KEPT:
-            self._fold()
+        chunks = iter(self._split(text))
+        # A chromosome in one line has as many k-mers as characters.
+        while block := list(islice(chunks, _CHUNKS_KEPT)):
+            self._chunks.update(block)
+            if len(self._chunks) > _CHUNKS_KEPT or self._characters_kept > _CHARACTERS_KEPT:
+                self._fold()
 
     def finish(self) -> "SortedCounts":
         """Return the words; this object keeps the totals and gives the words up."""
         self._fold()
         words, self._words = self._words, Counter()
-        for word, count in words.items():
-            self._count_characters(word, count)
-        return SortedCounts(words)
+        if self._spill is None:
+            parts: Iterable[Counter[str]] = [words]
+        else:
+            self._spill.add(words)
+            parts = self._spill.parts()
+        del words
+        kept: dict[str, int] = {}
+        for part in parts:
+            self._count_characters(part)
+            self.distinct += len(part)
+            kept.update(part)
+            if len(kept) > self._most_words * 1.25:
+                kept = _most_frequent(kept, self._most_words)
+        if len(kept) > self._most_words:
+            kept = _most_frequent(kept, self._most_words)
+        self.forgotten = self.total - sum(kept.values())
+        return SortedCounts(kept)
 
     def _fold(self) -> None:
         by_count = sorted(self._chunks.items(), key=lambda item: item[1])
@@ -76,8 +109,10 @@ class WordCounts:
                 for word, count in Counter(self._words_of(text, times)).items():
                     self._words[word] += count * times
                     self.total += count * times
-        if len(self._words) > _MOST_WORDS:
-            self._forget_rare()
+                if len(self._words) > _WORDS_IN_MEMORY:
+                    self._spill = self._spill or Spill()
+                    self._spill.add(self._words)
+                    self._words.clear()
 
     def _words_of(self, text: str, times: int) -> list[str]:
         words: list[str] = []
@@ -91,25 +126,21 @@ class WordCounts:
             words += [word for word, _ in self._pre_tokenizer.pre_tokenize_str(" ".join(rest))]
         return words
 
-    def _count_characters(self, word: str, count: int) -> None:
-        for character in word:
-            self.characters[character] += count
-        self.inside.update(word[1:])
-
-    def _forget_rare(self) -> None:
-        threshold = 0
-        while len(self._words) > _MOST_WORDS // 2:
-            threshold += 1
-            rare = [word for word, count in self._words.items() if count <= threshold]
-            for word in rare:
-                self._count_characters(word, count := self._words.pop(word))
-                self.forgotten += count
+    def _count_characters(self, words: Mapping[str, int]) -> None:
+        # Together where the count is the same, as most words are rare.
+        by_count: defaultdict[int, list[str]] = defaultdict(list)
+        for word, count in words.items():
+            by_count[count].append(word)
+        for count, group in by_count.items():
+            for character, times in Counter("".join(group)).items():
+                self.characters[character] += times * count
+            self.inside.update("".join([word[1:] for word in group]))
 
 
 class SortedCounts:
     """Words in code point order with their counts, in a few bytes each."""
 
-    def __init__(self, counts: Counter[str]) -> None:
+    def __init__(self, counts: Mapping[str, int]) -> None:
         words = sorted(counts)
         self._counts = array("Q", (counts[word] for word in words))
         self._text = "\n".join(words).encode()
@@ -121,6 +152,27 @@ class SortedCounts:
         """Return the sha256 of words and counts, the same in whatever order they were read."""
         return hashlib.sha256(self._counts.tobytes() + self._text).hexdigest()
 
+    def most_frequent(self, number: int) -> Iterator[tuple[str, int]]:
+        """Yield that many words at most, in code point order; rarer ones are left out.
+
+        Of the words that occur just as often as the last that finds room, those that are taken lie
+        evenly over the order, so that no script is favoured.
+        """
+        if len(self) <= number:
+            yield from self
+            return
+        least = sorted(self._counts, reverse=True)[number - 1]
+        tied = self._counts.count(least)
+        room = number - sum(count > least for count in self._counts)
+        seen = 0
+        for word, count in self:
+            if count == least:
+                seen += 1
+            if count > least or (
+                count == least and seen * room // tied > (seen - 1) * room // tied
+            ):
+                yield word, count
+
     def __iter__(self) -> Iterator[tuple[str, int]]:
         start = 0
         for count in self._counts:
@@ -128,6 +180,12 @@ class SortedCounts:
             end = len(self._text) if end < 0 else end
             yield self._text[start:end].decode(), count
             start = end + 1
+
+
+def _most_frequent(words: Mapping[str, int], number: int) -> dict[str, int]:
+    # One fixed order of all words, so that it does not matter in which parts they come.
+    ranked = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    return dict(ranked[:number])
 
 
 def _join(chunks: Iterable[str]) -> Iterator[str]:

@@ -63,6 +63,31 @@ def test_every_option_reaches_the_stage(tmp_path):
     assert "  empty documents skipped: 1\n" in result.stdout
 
 
+def test_a_ready_vocabulary_needs_no_text(tmp_path):
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    (tmp_path / "v.txt").write_text("\n".join(entries))
+    (tmp_path / "e.txt").write_text("B-1\n")
+
+    result = run(
+        tmp_path, "--output", "tok", "--vocab-file", "v.txt", "--extra-tokens", "e.txt",
+        "--lowercase",
+    )  # fmt: skip
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "tok:\n  vocabulary: 7 entries, as they were given\n"
+    assert (tmp_path / "tok" / "vocab.txt").read_text().split() == [*entries, "b-1"]
+
+
+def test_a_sample_is_said(tmp_path):
+    (tmp_path / "a.txt").write_text("\n\n".join(f"word{i} aa bb" for i in range(300)))
+
+    result = run(tmp_path, "a.txt", "--output", "tok", "--sample-bytes", "2000", "--seed", "1")
+
+    assert result.returncode == 0
+    assert "  sample: " in result.stdout
+    assert " bytes, drawn from 3,790 bytes\n" in result.stdout
+
+
 def test_what_was_left_out_is_named(tmp_path):
     (tmp_path / "a.txt").write_text("a a a b b c", encoding="utf-8")
 

@@ -30,6 +30,7 @@ build_vocab.text.document
 build_vocab.text.sentences build_vocab.text.language build_vocab.text.dedup
 build_vocab.vocab_size build_vocab.min_frequency build_vocab.token_mode
 build_vocab.lowercase build_vocab.strip_accents
+build_vocab.extra_tokens build_vocab.vocab_file build_vocab.sample_bytes
 make_data.text.format make_data.text.text_column make_data.text.header
 make_data.text.quoting make_data.text.encoding
 make_data.text.on_bad_bytes make_data.text.document

@@ -1,11 +1,13 @@
 """Ids equal those of the transformers library for our folders, and of stored outputs for theirs."""
 
 import gzip
+import itertools
 import json
 import os
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from bertpre.config.schema import BuildVocab
 from bertpre.text.tokenizer import Tokenizer
@@ -103,3 +105,68 @@ def test_ids_equal_stored_outputs_of_the_uncased_english_vocabulary(tmp_path, te
     assert len(rows) == 840
     for row in rows:
         assert tokenizer.encode(row["text"]).ids.tolist() == row["ids"]
+
+
+CORPORA = [
+    *(f"corpus/multi/dh_{name}" for name in (
+        "ar-MA", "de-DE", "es-ES", "fa-IR", "fr-FR", "ja-JP", "pt-BR", "ru-RU", "tr-TR", "vi-VN",
+        "zh-CN", "zh-TW")),
+    "corpus/multi/lohelp_hi", "corpus/en_novels", "corpus/zh_wiki_traditional_drcd",
+    "cls/wisesight_th/dev", "cls/anon_books14/dev", "cls/dna_promoter_6mer/dev",
+    "domain/code_python_stdlib", "domain/logs_a", "domain/smiles_nci",
+]  # fmt: skip
+
+
+def read_lines(test_data: Path, name: str, number: int) -> list[str]:
+    """The first lines of a file of that name, without its ending."""
+    (path,) = (test_data / name).parent.glob(f"{(test_data / name).name}.*")
+    open_file = gzip.open if path.suffix == ".gz" else open
+    with open_file(path, "rt", encoding="utf-8", newline="\n") as file:
+        return list(itertools.islice(file, number))
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_ids_equal_the_tokenizers_library_in_every_language(tmp_path, test_data, name):
+    lines = read_lines(test_data, name, 400)
+    (tmp_path / "a.txt").write_text("".join(lines), encoding="utf-8", newline="\n")
+    uncased = len(name) % 2 == 0  # each pipeline on about half of the languages
+    config = BuildVocab(vocab_size=1500, lowercase=uncased, strip_accents=uncased)
+    build_vocab([tmp_path / "a.txt"], tmp_path / "tokenizer", config)
+    ours = Tokenizer.load(tmp_path / "tokenizer")
+    library = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer" / "tokenizer.json"))
+    bert = tokenizers.BertWordPieceTokenizer(
+        {token: id for id, token in enumerate(ours.tokens)}, lowercase=uncased
+    )
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "vocab.txt").write_bytes(
+        (tmp_path / "tokenizer" / "vocab.txt").read_bytes()
+    )
+    settings = {"do_lower_case": uncased}
+    (tmp_path / "bert" / "tokenizer_config.json").write_text(json.dumps(settings))
+    foreign = Tokenizer.load(tmp_path / "bert")
+    for backend in (library, bert._tokenizer):
+        backend.encode_special_tokens = True
+
+    for line in lines:
+        assert ours.encode(line).ids.tolist() == library.encode(line, add_special_tokens=False).ids
+        assert foreign.encode(line).ids.tolist() == bert.encode(line, add_special_tokens=False).ids
+
+
+def test_transformers_keeps_extra_tokens_whole_too(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(TEXT), encoding="utf-8", newline="\n")
+    (tmp_path / "e.txt").write_text("C++\n新冠\nCOVID-19\nfox\nโควิด\n", encoding="utf-8")
+    config = BuildVocab(
+        vocab_size=300, min_frequency=1, lowercase=True, extra_tokens=str(tmp_path / "e.txt")
+    )
+    build_vocab([tmp_path / "a.txt"], tmp_path / "tokenizer", config)
+    folder = tmp_path / "tokenizer"
+    ours, theirs = Tokenizer.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+
+    for text in [
+        *TEXT,
+        "c++, xC++ 得新冠了 Covid-19! foxes ก็โควิดนะ [SEP]",
+        "新 冠 新\u200b冠 c+ +",
+    ]:
+        # A control token in text is one to transformers, unless it is told to split it.
+        expected = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        assert ours.encode(text).ids.tolist() == expected

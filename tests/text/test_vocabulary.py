@@ -13,7 +13,7 @@ import pytest
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import BuildVocab, TextOptions
-from bertpre.errors import ConfigError, CorpusError
+from bertpre.errors import ConfigError, CorpusError, TokenizerError
 from bertpre.text import word_counts
 from bertpre.text.pipeline import SPECIAL_TOKENS
 from bertpre.text.tokenizer import Tokenizer
@@ -254,12 +254,12 @@ def test_words_over_100_characters_are_cut_and_counted(tmp_path):
 
 
 def test_words_forgotten_to_bound_memory_are_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(word_counts, "_MOST_WORDS", 4)
+    monkeypatch.setattr(word_counts, "_MOST_WORDS", 3)
 
-    report = build(tmp_path, "aa aa bb bb cc dd ee")
+    report = build(tmp_path, "aa aa bb bb cc dd ee ff gg", vocab_size=6)
 
-    assert report.forgotten_words == 3
-    assert "3 occurrences of rare words (42.86 %) were not counted" in caplog.text
+    assert (report.forgotten_words, report.distinct_words) == (1, 7)
+    assert "1 occurrences of rare words (11.11 %) were not counted" in caplog.text
 
 
 def test_gzip_and_jsonl_give_the_vocabulary_of_the_plain_text(tmp_path):
@@ -275,7 +275,7 @@ def test_gzip_and_jsonl_give_the_vocabulary_of_the_plain_text(tmp_path):
     assert (report.corpus.documents, report.corpus.bad_records) == (3, 2)
 
 
-def test_progress_reports_bytes(tmp_path):
+def test_progress_covers_reading_and_training_in_percent(tmp_path):
     path = write(tmp_path / "a.txt", "a cat\n" * 50_000)
     seen: list[tuple[int, int | None]] = []
 
@@ -286,7 +286,100 @@ def test_progress_reports_bytes(tmp_path):
         on_progress=lambda done, total: seen.append((done, total)),
     )
 
-    assert seen[-1] == (300_000, 300_000)
+    done = [percent for percent, total in seen]
+    assert {total for _, total in seen} == {100}
+    assert done == sorted(done)
+    assert done[-1] == 100
+    assert 55 in done
+
+
+def test_a_ready_vocabulary_is_taken_as_it_is(tmp_path):
+    entries = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "e", "##e", "b", "ab"]
+    file = write(tmp_path / "v.txt", "\r\n".join(entries) + "\r\n")
+    config = BuildVocab(vocab_file=str(file), lowercase=True, strip_accents=True)
+
+    report = build_vocab([], tmp_path / "tokenizer", config)
+
+    assert vocabulary(tmp_path) == entries
+    assert (report.vocab_size, report.words, report.unk_rate) == (10, 0, None)
+    assert encode(tmp_path, "ÉE AB [SEP]") == ["e", "##e", "ab", "[UNK]", "[UNK]", "[UNK]"]
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer")
+    assert (tokenizer.unk_id, tokenizer.mask_id) == (2, 5)
+    assert 1 not in tokenizer.ordinary_ids
+    stored = (tmp_path / "tokenizer" / "manifest.json").read_text()
+    assert str(tmp_path) not in stored
+    assert "v.txt" not in stored
+
+
+def test_text_given_with_a_ready_vocabulary_is_measured(tmp_path):
+    file = write(tmp_path / "v.txt", "\n".join([*SPECIAL_TOKENS, "a", "##b", "b"]))
+
+    report = build(tmp_path, "ab ab b cd c", vocab_file=str(file))
+
+    assert vocabulary(tmp_path)[5:] == ["a", "##b", "b"]
+    assert (report.unk_rate, report.pieces_per_word) == (2 / 5, (2 + 2 + 1 + 1 + 1) / 5)
+    assert report.left_out_most_frequent == (("c", 2), ("d", 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("\ufeff[PAD]\n", "line 1: starts with a byte order mark"),
+        ("[PAD]\n\n[UNK]\n", "line 2: blank"),
+        ("[PAD]\na\n[UNK]\na\n", "line 4: 'a' is there already, in line 2"),
+        ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"lacks \[MASK\] among its 4 lines"),
+        ('{"model": {}}\n', "line 1: expected one entry a line, found JSON"),
+    ],
+)
+def test_a_bad_ready_vocabulary_is_refused_with_its_line(tmp_path, content, message):
+    file = write(tmp_path / "v.txt", content)
+
+    with pytest.raises(TokenizerError, match=f"v.txt: {message}"):
+        build_vocab([], tmp_path / "tokenizer", BuildVocab(vocab_file=str(file)))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["v.txt"]
+
+
+def test_a_missing_ready_vocabulary_and_no_input_at_all_are_refused(tmp_path):
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        build_vocab([], tmp_path / "t", BuildVocab(vocab_file=str(tmp_path / "none.txt")))
+    with pytest.raises(ConfigError, match="no text to make a vocabulary from"):
+        build_vocab([], tmp_path / "t", BuildVocab())
+
+
+def test_kmers_are_entries_by_their_count(tmp_path):
+    report = build(tmp_path, "ACGTACG\nacgNN\n", token_mode="kmer:3", lowercase=True)
+
+    assert vocabulary(tmp_path)[5:] == ["acg"]
+    assert (report.words, report.distinct_words) == (8, 6)
+    assert encode(tmp_path, "ACGT acg") == ["acg", "[UNK]", "acg"]
+
+
+def test_extra_tokens_are_entries_and_stay_whole(tmp_path):
+    extra = write(tmp_path / "e.txt", "C++\nCOVID-19\n新冠\nโควิด\nzzz\n")
+    text = "the c++ code of covid-19, 感染新冠了 และโควิดก็ 19 covid\n" * 3
+
+    build(tmp_path, text, extra_tokens=str(extra), lowercase=True)
+
+    entries = vocabulary(tmp_path)
+    assert entries[5:10] == ["c++", "covid-19", "新冠", "โควิด", "zzz"]
+    assert len(entries) == len(set(entries))
+    found = encode(tmp_path, "The C++, xc++ covid-19 zzz 感染新冠了 และโควิดก็")
+    assert found[:3] == ["the", "c++", ","]
+    assert found[found.index("+") : found.index("zzz") + 1] == ["+", "+", "covid-19", "zzz"]
+    assert found[found.index("感") : found.index("感") + 4] == ["感", "染", "新冠", "了"]
+    assert "โควิด" in found
+    assert str(tmp_path) not in (tmp_path / "tokenizer" / "manifest.json").read_text()
+
+
+def test_extra_whole_tokens_count_towards_the_cap(tmp_path):
+    extra = write(tmp_path / "e.txt", "7\n[x]\n")
+
+    build(tmp_path, "1 1 1 2 2 7 3", token_mode="whole", vocab_size=8, extra_tokens=str(extra))
+
+    assert vocabulary(tmp_path)[5:] == ["7", "[x]", "1"]
+    with pytest.raises(ConfigError, match="2 extra tokens leave no room in a vocabulary of 7"):
+        build(tmp_path, "1", vocab_size=7, extra_tokens=str(extra))
 
 
 @pytest.mark.parametrize("content", ["", " \t\n\u3000\n\n  \n"])

@@ -1,14 +1,16 @@
 """Counting words in one pass: the same words as the finished tokenizer will see."""
 
+import random
 from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertpre.config.token_mode import Kmer
 from bertpre.text import word_counts as module
 from bertpre.text.pipeline import Rules, make_normalizer, make_pre_tokenizer
-from bertpre.text.word_counts import WordCounts
+from bertpre.text.word_counts import SortedCounts, WordCounts
 
 CASED = Rules(whole=False, lowercase=False, strip_accents=False)
 ODD = "aAbé1 \t\x0b\x0c\x1c\x85\u200b\u200f\u2028\u3000\x00\ufeff\u0301中国龦가ガ.,-!。、_"
@@ -27,7 +29,7 @@ def count(lines: list[str], rules: Rules = CASED) -> tuple[WordCounts, dict[str,
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_words_are_those_of_the_whole_text(whole, lowercase):
     rules = Rules(whole=whole, lowercase=lowercase, strip_accents=lowercase)
-    normalizer, pre_tokenizer = make_normalizer(rules), make_pre_tokenizer(whole=whole)
+    normalizer, pre_tokenizer = make_normalizer(rules), make_pre_tokenizer(rules)
 
     @settings(max_examples=150, deadline=None, derandomize=True)
     @given(st.lists(texts, max_size=4))
@@ -99,13 +101,56 @@ def test_whole_tokens_are_never_cut():
 
 def test_rare_words_are_forgotten_when_there_are_too_many(monkeypatch):
     monkeypatch.setattr(module, "_MOST_WORDS", 4)
-    monkeypatch.setattr(module, "_CHUNKS_KEPT", 0)
 
     totals, words = count(["a a a b b c d e", "f"])
 
-    assert words == {"a": 3, "b": 2, "f": 1}
-    assert (totals.total, totals.forgotten) == (9, 3)
+    assert words == {"a": 3, "b": 2, "c": 1, "d": 1}
+    assert (totals.total, totals.distinct, totals.forgotten) == (9, 6, 2)
     assert set(totals.characters) == set("abcdef")
+
+
+@pytest.mark.parametrize("kept", [10_000, 150])
+def test_words_on_disk_give_the_same_counts_in_any_order(monkeypatch, kept):
+    draw = random.Random(3)
+    lines = [" ".join(f"w{int(draw.paretovariate(0.7)) % 900}é" for _ in range(30))
+             for _ in range(60)]  # fmt: skip
+    monkeypatch.setattr(module, "_MOST_WORDS", kept)
+    expected = count(lines)
+    monkeypatch.setattr(module, "_WORDS_IN_MEMORY", 40)
+    monkeypatch.setattr(module, "_CHUNKS_KEPT", 25)
+    monkeypatch.setattr(module, "_CHARACTERS_AT_ONCE", 50)
+
+    for order in (lines, lines[::-1], sorted(lines)):
+        totals, words = count(order)
+
+        assert totals._spill is not None
+        assert words == expected[1]
+        assert (totals.total, totals.distinct, totals.forgotten) == (
+            expected[0].total, expected[0].distinct, expected[0].forgotten,
+        )  # fmt: skip
+        assert totals.characters == expected[0].characters
+        assert totals.inside == expected[0].inside
+
+
+def test_the_most_frequent_words_are_chosen_evenly_over_ties():
+    words = SortedCounts({"a": 1, "b": 5, "c": 1, "d": 1, "e": 1, "f": 2})
+
+    assert dict(words.most_frequent(4)) == {"b": 5, "c": 1, "e": 1, "f": 2}
+    assert dict(words.most_frequent(2)) == {"b": 5, "f": 2}
+    assert dict(words.most_frequent(6)) == dict(words)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_kmers_of_a_long_line_are_counted_piece_by_piece(monkeypatch, stride):
+    rules = Rules(whole=True, lowercase=True, strip_accents=False, kmer=Kmer(3, stride))
+    sequence = "ACGTTGCAac" * 40
+    expected = Counter(sequence[i : i + 3].lower() for i in range(0, 398 + stride - 1, stride))
+    monkeypatch.setattr(module, "_CHUNKS_KEPT", 7)
+
+    totals, words = count([sequence], rules)
+
+    assert words == expected
+    assert totals.total == expected.total()
 
 
 def test_the_fingerprint_does_not_depend_on_the_order_of_lines():
