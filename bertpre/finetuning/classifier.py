@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 Pooling = Literal["cls", "mean"]
 
 _MOST_TOKENS = 16_384  # in one forward pass without gradients
+# Of what does not come from a checkpoint, whatever pretraining started from: the larger weights that
+# help a narrow model there make one that starts from scratch on few rows worse.
+_FRESH_STD = 0.02
 _PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
 
 
@@ -97,7 +100,7 @@ def start_classifier(folder: Path, *, num_classes: int, config: Finetune, seed: 
         pooling=pooling,
     )
     generator = torch.Generator().manual_seed(derive(seed, "init"))
-    initialize(model, shape.config.initializer_range, generator)
+    initialize(model, _FRESH_STD, generator)
     if config.from_scratch:
         log.info("%s: only the shape and the vocabulary are used; all weights are random", folder)
     else:
