@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 Pooling = Literal["cls", "mean"]
 
 _MOST_TOKENS = 16_384  # in one forward pass without gradients
-# Of what does not come from a checkpoint, whatever pretraining started from: the larger weights that
-# help a narrow model there make one that starts from scratch on few rows worse.
+# Of what does not come from a checkpoint, whatever pretraining started from: the larger weights
+# that help a narrow model there make one that starts from scratch on few rows worse.
 _FRESH_STD = 0.02
 _PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
 
