@@ -102,6 +102,9 @@ def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
     found = manifest.get("kind") if isinstance(manifest, dict) else None
     if found != kind:
         raise DataFormatError(f"{folder}: expected a {kind} folder, found {found!r}", hint)
+    missing = {"format", "files", "fingerprint"} - manifest.keys()
+    if missing:
+        raise DataFormatError(f"{path}: lacks {', '.join(sorted(missing))}", hint)
     if manifest["format"] > FORMAT:
         raise DataFormatError(
             f"{path}: format {manifest['format']}, newer than this bertpre reads ({FORMAT})",
@@ -139,8 +142,13 @@ def check_files(folder: Path, manifest: Mapping[str, Any], *, content: bool) -> 
             )
 
 
-def check_output(output: Path, *, overwrite: bool) -> None:
+def check_output(output: Path, *, kind: Kind, overwrite: bool) -> None:
     """Refuse an output that exists, so that nothing is lost by a repeated command.
+
+    Args:
+        output: the folder to make.
+        kind: what it will be; only a finished folder of the same kind may be replaced.
+        overwrite: whether one may.
 
     Raises:
         ConfigError: ``output`` exists and may not, or must not, be replaced.
@@ -153,14 +161,18 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         raise ConfigError(
             f"{output}: exists already", "choose another --output, or pass --overwrite"
         )
-    # Never delete what bertpre did not write: a typing slip must not cost somebody's home folder.
-    if output.is_dir() and not (output / MANIFEST).is_file():
-        raise ConfigError(
-            f"{output}: is not a folder that bertpre finished, so --overwrite leaves it alone",
-            "remove it by hand, or choose another --output",
-        )
     if output.is_file():
         raise ConfigError(f"{output}: is a file; expected a folder", "choose another --output")
+    # Never delete what bertpre did not write, nor another stage's work: a typing slip must not cost
+    # somebody's home folder, and many programs have a manifest.json.
+    try:
+        read_manifest(output, kind)
+    except DataFormatError as error:
+        raise ConfigError(
+            f"{output}: is not a {kind} folder that bertpre finished, so --overwrite leaves it "
+            "alone",
+            "remove it by hand, or choose another --output",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -181,7 +193,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Path]:
+def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) -> Iterator[Path]:
     """Give a stage a work folder that becomes ``output`` when the block ends well.
 
     The work folder ``.NAME.partial`` stays beside ``output`` when the process is killed, so that
@@ -189,6 +201,7 @@ def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Pa
 
     Args:
         output: the finished folder; its parents are made.
+        kind: what it will be.
         overwrite: replace a finished artefact of that name, after the new one is complete.
         identity: fingerprint of what the content depends on.
 
@@ -196,7 +209,7 @@ def stage_folder(output: Path, *, overwrite: bool, identity: str) -> Iterator[Pa
         ConfigError: see `check_output`; or ``output`` cannot be made there, or another process
             works on it.
     """
-    check_output(output, overwrite=overwrite)
+    check_output(output, kind=kind, overwrite=overwrite)
     shown, output = output, output.resolve()  # "." has no name, and a link must stay one
     work = output.with_name(f".{output.name}.partial")
     new_parents = [parent for parent in work.parents if not parent.exists()]

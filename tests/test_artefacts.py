@@ -16,7 +16,7 @@ from bertpre.errors import DataFormatError
 
 
 def make(output: Path, *, overwrite: bool = False, content: str = "text") -> None:
-    with stage_folder(output, overwrite=overwrite, identity="x") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=overwrite, identity="x") as work:
         (work / "vocab.txt").write_text(content)
         write_manifest(work, "tokenizer", {"vocab_size": 5})
 

@@ -14,7 +14,8 @@ CRASHING_STAGE = """
 import sys, time
 from pathlib import Path
 from bertpre.artefacts import stage_folder
-with stage_folder(Path(sys.argv[1]), overwrite=True, identity=sys.argv[2]) as work:
+output, identity = Path(sys.argv[1]), sys.argv[2]
+with stage_folder(output, kind="tokenizer", overwrite=True, identity=identity) as work:
     (work / "shard-0").write_text("done")
     print("ready", flush=True)
     time.sleep(60)
@@ -22,13 +23,13 @@ with stage_folder(Path(sys.argv[1]), overwrite=True, identity=sys.argv[2]) as wo
 
 
 def make(output: Path, *, overwrite: bool = False, content: str = "text") -> None:
-    with stage_folder(output, overwrite=overwrite, identity="x") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=overwrite, identity="x") as work:
         (work / "vocab.txt").write_text(content)
         write_manifest(work, "tokenizer", {"vocab_size": 5})
 
 
 def fail(output: Path, error: BaseException, *, overwrite: bool = False) -> None:
-    with stage_folder(output, overwrite=overwrite, identity="x") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=overwrite, identity="x") as work:
         (work / "shard-0").write_text("done")
         raise error
 
@@ -91,7 +92,7 @@ def test_overwrite_leaves_alone_what_bertpre_did_not_finish(tmp_path):
     home.mkdir()
     (home / "thesis.tex").write_text("precious")
 
-    with pytest.raises(ConfigError, match="not a folder that bertpre finished, so --overwrite"):
+    with pytest.raises(ConfigError, match="not a tokenizer folder that bertpre finished"):
         make(home, overwrite=True)
 
     assert (home / "thesis.tex").read_text() == "precious"
@@ -113,7 +114,7 @@ def test_an_empty_folder_counts_as_absent(tmp_path, monkeypatch):
     here.mkdir()
     monkeypatch.chdir(here)
 
-    check_output(Path("."), overwrite=False)
+    check_output(Path("."), kind="tokenizer", overwrite=False)
     make(Path("."))
 
     assert (here / "vocab.txt").read_text() == "text"
@@ -157,7 +158,7 @@ def test_an_interrupt_keeps_what_was_done(tmp_path):
         fail(output, KeyboardInterrupt())
 
     assert not output.exists()
-    with stage_folder(output, overwrite=False, identity="x") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=False, identity="x") as work:
         assert (work / "shard-0").read_text() == "done"
 
 
@@ -166,7 +167,7 @@ def test_a_killed_stage_goes_on_from_what_it_had(crash):
 
     assert not output.exists()
     assert (output.parent / ".data.partial" / "shard-0").is_file()
-    with stage_folder(output, overwrite=False, identity="identity") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=False, identity="identity") as work:
         assert (work / "shard-0").read_text() == "done"
     assert [path.name for path in output.parent.iterdir()] == ["data"]
     assert [path.name for path in output.iterdir()] == ["shard-0"]
@@ -176,7 +177,7 @@ def test_a_stage_with_another_identity_starts_anew(crash):
     output = crash("identity")
     (output.parent / ".data.partial" / "folder").mkdir()
 
-    with stage_folder(output, overwrite=False, identity="another") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=False, identity="another") as work:
         assert sorted(path.name for path in work.iterdir()) == [".identity", ".lock"]
 
 
@@ -191,7 +192,7 @@ def test_a_partial_folder_is_no_output_that_needs_overwriting(crash):
 def test_two_processes_cannot_write_the_same_output(tmp_path):
     output = tmp_path / "data"
     command = [sys.executable, "-c", CRASHING_STAGE, str(output), "x"]
-    with stage_folder(output, overwrite=False, identity="x") as work:
+    with stage_folder(output, kind="tokenizer", overwrite=False, identity="x") as work:
         (work / "mine").write_text("")
 
         other = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -209,3 +210,18 @@ def test_a_lock_ends_with_its_block(tmp_path):
         take()
 
     take()
+
+
+@pytest.mark.parametrize(
+    "manifest", ['{"name": "my web app"}', '{"kind": "tokenizer"}', "not json", '{"kind": "data"}']
+)
+def test_overwrite_leaves_a_folder_alone_whose_manifest_is_not_of_this_stage(tmp_path, manifest):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(manifest)
+    (folder / "thesis.txt").write_text("mine")
+
+    with pytest.raises(ConfigError, match="is not a tokenizer folder that"):
+        check_output(folder, kind="tokenizer", overwrite=True)
+
+    assert (folder / "thesis.txt").read_text() == "mine"

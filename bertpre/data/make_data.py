@@ -75,9 +75,11 @@ def make_data(
     export = None if export_jsonl_to is None else Path(export_jsonl_to)
     if export is not None and export.exists() and not overwrite:
         raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
+    if export is not None:
+        _check_export(export, inputs)
     state = _input_state(inputs, config)
     identity = fingerprint([options, seed, loaded.fingerprint, state])
-    with stage_folder(output, overwrite=overwrite, identity=identity) as work:
+    with stage_folder(output, kind="data", overwrite=overwrite, identity=identity) as work:
         loaded.save_files(_folder(work / "tokenizer"))
         tokens = _folder(work / "tokens")
         corpus = CorpusReport()
@@ -134,6 +136,20 @@ def make_data(
     if export is not None:
         export_jsonl(PretrainingData(output), export)
     return report
+
+
+def _check_export(export: Path, inputs: Sequence[str | Path]) -> None:
+    """Refuse a file that cannot be written, or that is part of the input, before any work."""
+    if not export.parent.is_dir():
+        raise ConfigError(f"{export}: there is no folder {export.parent}", "make it first")
+    read = [Path(given).resolve() for given in inputs]
+    if export.exists() and any(
+        path in (export.resolve(), *export.resolve().parents) for path in read
+    ):
+        raise ConfigError(
+            f"{export}: is part of the input, which --export-jsonl would replace",
+            "choose another file",
+        )
 
 
 def _folder(path: Path) -> Path:

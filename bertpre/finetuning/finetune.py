@@ -103,7 +103,7 @@ def finetune(
             stopped being finite. Nothing is left at ``output`` then.
     """
     config, output = config or Finetune(), Path(output)
-    check_output(output, overwrite=overwrite)
+    check_output(output, kind="model", overwrite=overwrite)
     folder = find_checkpoint(checkpoint)
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
@@ -140,7 +140,9 @@ def finetune(
             if path is not None
         },
     }
-    with stage_folder(output, overwrite=overwrite, identity=fingerprint(facts)) as work:
+    with stage_folder(
+        output, kind="model", overwrite=overwrite, identity=fingerprint(facts)
+    ) as work:
         tables = {}
         for part, table in task.tables().items():
             tell_rows = partial(_tell, on_event, "tokenising", "rows", total=len(table))

@@ -108,7 +108,9 @@ def build_vocab(
         kmer=kmer,
     )
     identity = fingerprint([options, seed])
-    with stage_folder(Path(output), overwrite=overwrite, identity=identity) as work:
+    with stage_folder(
+        Path(output), kind="tokenizer", overwrite=overwrite, identity=identity
+    ) as work:
         extra, ready = ExtraTokens(), None
         if config.extra_tokens is not None:
             extra = read_extra_tokens(Path(config.extra_tokens), rules)

@@ -54,8 +54,7 @@ def check_pretraining(
         "pretrain": config_to_dict(config.pretrain),
     }
     is_finished = (output / "final" / MANIFEST).is_file()
-    if not overwrite:
-        _check_run_folder(output, resolved)
+    _check_run_folder(output, resolved, overwrite=overwrite)
     return RunPlan(resolved, is_finished and not overwrite)
 
 
@@ -81,15 +80,21 @@ def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path)
         raise ConfigError("; ".join(problems), "change the model section, or rerun make-data")
 
 
-def _check_run_folder(output: Path, resolved: dict[str, Any]) -> None:
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+def _check_run_folder(output: Path, resolved: dict[str, Any], *, overwrite: bool) -> None:
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"{output}: is a file; expected a run folder", "choose another --output")
+    # A run that was killed at once has left its lock file and nothing else.
+    if not output.exists() or {path.name for path in output.iterdir()} <= {".lock"}:
         return
     if not (output / RUN_CONFIG).is_file():
         raise ConfigError(
             f"{output}: exists and is not a run folder (it has no {RUN_CONFIG})",
             "choose another --output",
         )
+    # Read even if it will be overwritten: other programs have a config.yaml too.
     stored = read_run_config(output)
+    if overwrite:
+        return
     differences = [
         f"{name}: was {stored[name]!r:.20}, now {resolved[name]!r:.20}"
         for name in ("seed", "data")

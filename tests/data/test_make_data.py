@@ -462,3 +462,36 @@ def test_duplicates_are_removed_alike_whatever_the_workers(
     assert report.documents == 80
     assert report.corpus.removed_documents == 80
     assert files(tmp_path / "data1") == files(tmp_path / "data2")
+
+
+def test_an_export_never_replaces_the_input(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_bytes(tiny_corpus.read_bytes())
+
+    for given in (corpus, tmp_path):
+        with pytest.raises(ConfigError, match=r"corpus\.txt: is part of the input"):
+            make_data(
+                [given],
+                tokenizer=tiny_tokenizer,
+                output=tmp_path / "data",
+                overwrite=True,
+                export_jsonl_to=corpus,
+            )
+
+    assert corpus.read_bytes() == tiny_corpus.read_bytes()
+
+
+def test_an_export_without_a_folder_is_refused_before_the_work(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere — make it first"):
+        make_data(
+            [tiny_corpus],
+            tokenizer=tiny_tokenizer,
+            output=tmp_path / "data",
+            export_jsonl_to=tmp_path / "nowhere/examples.jsonl",
+        )
+
+    assert not (tmp_path / "data").exists()

@@ -482,3 +482,34 @@ def test_the_transformers_library_loads_what_training_wrote(
             )
     text = "the old sailor follows a small boat."
     assert tokenizer(text)["input_ids"][1:-1] == data.tokenizer.encode(text).ids.tolist()
+
+
+@pytest.mark.parametrize("text", [None, "a: 1\n"], ids=["no config.yaml", "another's config.yaml"])
+def test_overwrite_leaves_a_folder_alone_that_is_no_run(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, text: str | None
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "thesis.txt").write_text("mine")
+    if text is not None:
+        (project / "config.yaml").write_text(text)
+    before = sorted(path.name for path in project.iterdir())
+
+    with pytest.raises((ConfigError, CheckpointError), match=r"not a run folder|not the config of"):
+        pretrain(tiny_data, output=project, config=tiny_config, overwrite=True)
+
+    assert sorted(path.name for path in project.iterdir()) == before
+
+
+def test_a_run_is_not_written_into_its_data(tiny_data: Path, tiny_config: Config) -> None:
+    with pytest.raises(ConfigError, match="exists and is not a run folder"):
+        pretrain(tiny_data, output=tiny_data, config=tiny_config, overwrite=True)
+
+
+def test_a_run_folder_that_is_a_file_is_refused(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    (tmp_path / "run").write_text("mine")
+
+    with pytest.raises(ConfigError, match="run: is a file; expected a run folder"):
+        pretrain(tiny_data, output=tmp_path / "run", config=tiny_config, overwrite=True)
