@@ -32,7 +32,7 @@ def read_delimited(
             quoted as pandas and spreadsheets quote them.
 
     Yields:
-        The line that a row starts on, from 1, and its cells.
+        The line that a row starts on, from 1, and its cells; none for a blank line.
 
     Raises:
         CorpusError: quotes do not match.
@@ -59,9 +59,7 @@ def _plain_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(lines, start=1):
         content = line.removesuffix("\n").removesuffix("\r")
-        if not content:
-            continue
-        cells = content.split(delimiter)
+        cells = content.split(delimiter) if content else []
         if warn and '""' in content and any(_has_doubled_quotes(cell) for cell in cells):
             warn = False  # once is enough
             log.warning(
@@ -81,8 +79,7 @@ def _quoted_rows(
     start = 1
     try:
         for cells in reader:
-            if cells:
-                yield start, cells
+            yield start, cells
             start = reader.line_num + 1
     except csv.Error as error:
         raise CorpusError(

@@ -40,8 +40,13 @@ def find_files(
         format: the form of all files; auto goes by their names, and is txt where they do not tell.
 
     Raises:
+        TypeError: one name was given, where a list of them belongs.
         CorpusError: an input is missing, or a folder has no file whose name tells its format.
     """
+    if isinstance(inputs, str | Path):
+        raise TypeError(
+            f"inputs: expected a list of files and folders, found the one name {inputs!r}"
+        )
     files = [file for given in inputs for file in _find(given, format)]
     seen: set[Path] = set()
     for file in files:
@@ -77,6 +82,9 @@ def _find_in_folder(folder: Path, format: Literal["auto"] | FileFormat) -> list[
     found, passed_over = [], []
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
+        if path.is_symlink() and not path.is_file():
+            # Not followed, since a link may lead back to where it stands.
+            log.warning("%s: passed over, a link to a folder or to nothing; name it itself", path)
         if not path.is_file() or any(part.startswith(".") for part in parts):
             continue
         if format == "auto" and format_by_name(path) is None:

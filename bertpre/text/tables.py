@@ -4,6 +4,7 @@ Serves corpora and the labelled tables of finetuning alike. Every cell is text; 
 to be a number, a date or a missing value.
 """
 
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,7 +72,9 @@ def read_rows(
     on_bad_bytes: Callable[[int], None] | None = None,
     on_bad_row: Callable[[CorpusError], None] | None = None,
 ) -> Iterator[Row]:
-    """Read some columns of a table, row by row; blank lines are no rows.
+    """Read some columns of a table, row by row.
+
+    Blank lines are no rows, but for those between rows of a single column, whose text is empty.
 
     Args:
         path: the file, plain or compressed.
@@ -87,7 +90,8 @@ def read_rows(
             then skipped; without it, the error is raised.
 
     Raises:
-        CorpusError: a column is missing, a row is short, quotes do not match, or a line is no JSON.
+        CorpusError: a column is missing, a row is short or long, quotes do not match, or a line is
+            no JSON.
     """
     if format == "parquet":
         cells_of_rows = read_parquet(path, [str(column) for column in columns], on_bytes=on_bytes)
@@ -99,20 +103,43 @@ def read_rows(
         yield from _usable(_json_rows(path, lines, names), on_bad_row)
         return
     raw_rows = read_delimited(path, lines, format=format, quoting=quoting)
-    names_found = next(raw_rows, (1, None))[1] if header else None
-    if header and names_found is None:
+    first = next((row for row in raw_rows if row[1]), None)
+    if first is None:
         return
-    places = [_place(path, column, names_found) for column in columns]
-    width = max(places) + 1
-    for line, cells in raw_rows:
-        if len(cells) < width:
+    width = len(first[1])
+    places = [_place(path, column, first[1] if header else None) for column in columns]
+    rows = raw_rows if header else itertools.chain([first], raw_rows)
+    separator = "comma" if format == "csv" else "tab"
+    for line, cells in _without_blank_lines(rows, width):
+        if len(cells) <= max(places):
             raise CorpusError(
                 f"{path}: line {line}: found {_count(len(cells), 'column')}, expected at least "
-                f"{width}: {_shorten(cells[0])}",
-                f"check that the columns are separated by {'commas' if format == 'csv' else 'tabs'}"
-                ", and the format",
+                f"{max(places) + 1}: {_shorten(cells[0])}",
+                f"check that the columns are separated by {separator}s, and the format",
+            )
+        # What is left of a text that holds a separator would be lost without a word.
+        if any(cells[width:]):
+            raise CorpusError(
+                f"{path}: line {line}: found {_count(len(cells), 'column')}, expected {width} as "
+                f"in line {first[0]}: {_shorten(cells[0])}",
+                f"a {separator} inside a text divides it: quote such cells and read them with "
+                "--quoting csv, or replace it",
             )
         yield Row(line, tuple(cells[place] for place in places))
+
+
+def _without_blank_lines(
+    rows: Iterator[tuple[int, list[str]]], width: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Leave blank lines out, but for those inside a table of one column: rows of empty text."""
+    blank: list[int] = []
+    for line, cells in rows:
+        if cells:
+            yield from ((number, [""]) for number in blank)
+            yield line, cells
+            blank = []
+        elif width == 1:
+            blank.append(line)
 
 
 def _usable(

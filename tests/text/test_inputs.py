@@ -55,3 +55,22 @@ def test_a_file_that_is_named_twice_is_said(folder, caplog):
 
     assert len(files) == 6
     assert "a.jsonl: is named twice among the inputs, and is read twice" in caplog.text
+
+
+def test_a_link_to_a_folder_is_passed_over_and_said(tmp_path, caplog):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "b.txt").write_text("b")
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("a")
+    (tmp_path / "corpus" / "sub").symlink_to(tmp_path / "real")
+    (tmp_path / "corpus" / "gone.txt").symlink_to(tmp_path / "nowhere")
+
+    files = find_files([tmp_path / "corpus"])
+
+    assert [file.path.name for file in files] == ["a.txt"]
+    assert caplog.text.count("passed over, a link to a folder or to nothing") == 2
+
+
+def test_one_name_in_place_of_a_list_is_refused():
+    with pytest.raises(TypeError, match="expected a list of files and folders, found the one name"):
+        find_files("corpus.txt")

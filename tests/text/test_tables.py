@@ -26,7 +26,7 @@ def refused(path: Path, *columns: str | int, **options) -> CorpusError:
 
 
 def test_tsv_has_no_quoting_so_a_lone_quote_swallows_nothing(tmp_path):
-    path = write(tmp_path / "t.tsv", 'text\tlabel\n"open\t1\n"a\tb"\tc\nlast\t2\n')
+    path = write(tmp_path / "t.tsv", 'text\tlabel\n"open\t1\n"a\tb"\nlast\t2\n')
 
     assert rows(path, "label", "text") == [
         Row(2, ("1", '"open')),
@@ -237,7 +237,8 @@ def test_tsv_with_quotes_that_prove_nothing_is_text(tmp_path, lines):
 def test_what_a_quote_means_can_be_stated(tmp_path):
     tsv, csv = write(tmp_path / "t.tsv", PANDAS), write(tmp_path / "t.csv", 'text,n\n"a,1\n')
 
-    assert rows(tsv, 1, quoting="none")[0] == Row(2, ("1",))
+    with pytest.raises(CorpusError, match="line 3: found 3 columns, expected 2 as in line 1"):
+        rows(tsv, 1, quoting="none")
     assert rows(csv, "text", format="csv", quoting="none") == [Row(2, ('"a',))]
     one = write(tmp_path / "u.tsv", 'text\n"A sentence."\n')
     assert rows(one, "text", quoting="csv") == [Row(2, ("A sentence.",))]
@@ -324,3 +325,44 @@ def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch)
 
     assert error.message.endswith("parquet files need the package pyarrow")
     assert error.hint == "pip install 'bertpre[parquet]'"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "separator"),
+    [
+        ("t.csv", "id,text\n0,whole\n1,Hello, world\n", "comma"),
+        ("t.tsv", "id\ttext\n0\twhole\n1\tHello\tworld\n", "tab"),
+    ],
+)
+def test_a_text_that_its_separator_divides_is_an_error_and_not_half_a_text(
+    tmp_path, name, text, separator
+):
+    path = write(tmp_path / name, text)
+
+    message = f"{name}: line 3: found 3 columns, expected 2 as in line 1: '1' — a {separator}"
+    with pytest.raises(CorpusError, match=message):
+        rows(path, "text", format=name[-3:])
+
+
+def test_empty_cells_at_the_end_of_a_row_are_no_loss(tmp_path):
+    path = write(tmp_path / "t.tsv", "id\ttext\n1\twhole\t\t\n")
+
+    assert rows(path, "text") == [Row(2, ("whole",))]
+
+
+def test_without_a_header_the_first_row_says_how_many_columns_there_are(tmp_path):
+    path = write(tmp_path / "t.tsv", "1\ta\n2\tb\tc\n")
+
+    with pytest.raises(CorpusError, match="line 2: found 3 columns, expected 2 as in line 1"):
+        rows(path, 2, header=False)
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv"])
+def test_a_blank_line_between_rows_of_one_column_is_an_empty_text(tmp_path, name):
+    path = write(tmp_path / name, "text\nNA\n\na boat\n\n\n")
+
+    assert rows(path, "text", format=name[-3:]) == [
+        Row(2, ("NA",)),
+        Row(3, ("",)),
+        Row(4, ("a boat",)),
+    ]
