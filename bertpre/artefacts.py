@@ -89,7 +89,11 @@ def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
     path = folder / MANIFEST
     hint = f"make one with `{_MADE_BY[kind]}`"
     if not folder.is_dir():
-        raise DataFormatError(f"{folder}: there is no such folder; expected a {kind} folder", hint)
+        what = "is a file" if folder.exists() else "there is no such folder"
+        raise DataFormatError(
+            f"{folder}: {what}; expected a {kind} folder",
+            hint,
+        )
     if not path.is_file():
         raise DataFormatError(
             f"{folder}: not a finished {kind} folder (it has no {MANIFEST})",

@@ -65,8 +65,7 @@ def test_one_sentence_can_be_followed_from_text_to_update(workplace: Path) -> No
     (block,) = blocks("python")
     build_vocab = blocks("bash")[0].splitlines()[0]
     run_block(build_vocab, {})
-    (workplace / "store").mkdir()
-    names: dict[str, Any] = {"store_folder": workplace / "store"}
+    names: dict[str, Any] = {}
 
     exec(compile(block, "README.md", "exec"), names)
 

@@ -31,4 +31,4 @@ def command(
         for filling in candidates
     ]
     render.columns("fill-mask", ["mask", "token", "probability"], rows)
-    render.out.print(filled_text(text, fillings), markup=False)
+    render.out.print(filled_text(text, fillings))

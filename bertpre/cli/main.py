@@ -3,6 +3,7 @@
 0 done; 1 an error with a message; 2 wrong usage; 130 or 143 interrupted by a signal.
 """
 
+import io
 import sys
 from typing import Annotated
 
@@ -44,10 +45,22 @@ for module in (build_vocab, make_data, pretrain, finetune, predict, fill_mask):
 
 def main() -> None:
     """Run the command line; errors become one message and exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character is no reason to lose the result.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
-    except BertpreError as error:
+    except (BertpreError, OSError) as error:
         from bertpre.cli import render
 
+        if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough
+            sys.stdout = None
+            sys.exit(1)
+        if isinstance(error, OSError):
+            what = f"{error.filename}: " if error.filename else ""
+            error = BertpreError(
+                f"{what}{error.strerror or error}", "check the path, its permissions and free space"
+            )
         render.show_error(error)
         sys.exit(1)

@@ -24,7 +24,7 @@ def option(name: str, *declarations: str, metavar: str | None = None) -> Any:
 
 def number_or_name(column: str | None) -> str | int | None:
     """Read a column option: digits are a number from 1, anything else is a name."""
-    return int(column) if column is not None and column.isdigit() else column
+    return int(column) if column is not None and column.isascii() and column.isdigit() else column
 
 
 # Name in the schema, and type; the flag has the same name, with dashes.

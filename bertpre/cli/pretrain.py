@@ -59,6 +59,7 @@ def command(
 
     def remember(number: int, frame: FrameType | None) -> None:
         received.append(number)
+        render.err.print("stopping: this update ends, then a checkpoint is saved; again: at once")
         signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGINT, signal.SIGTERM):

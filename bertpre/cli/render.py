@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -25,8 +24,9 @@ from rich.text import Text
 
 from bertpre.errors import BertpreError
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# No markup and no emoji: a path may hold brackets, and a text ":100:".
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 
@@ -35,7 +35,7 @@ class _WarningLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
-        err.print(f"[{style}]{prefix}{escape(record.getMessage())}[/]")
+        err.print(f"{prefix}{record.getMessage()}", style=style)
 
 
 def show_log() -> None:
@@ -48,9 +48,9 @@ def show_log() -> None:
 
 def show_error(error: BertpreError) -> None:
     """Print an error and what to do about it."""
-    err.print(f"[bold red]error:[/] {escape(error.message)}")
+    err.print(Text.assemble(("error:", "bold red"), f" {error.message}"))
     if error.hint is not None:
-        err.print(f"[bold]what to do:[/] {escape(error.hint)}")
+        err.print(Text.assemble(("what to do:", "bold"), f" {error.hint}"))
 
 
 def table(title: str, rows: Mapping[str, object]) -> None:
@@ -58,13 +58,13 @@ def table(title: str, rows: Mapping[str, object]) -> None:
     if not out.is_terminal:
         out.print(f"{title}:")
         for name, value in rows.items():
-            out.print(f"  {name}: {value}", markup=False)
+            out.print(f"  {name}: {value}")
         return
     grid = Table(title=title, title_justify="left", show_header=False, title_style="bold")
     grid.add_column(style="cyan")
     grid.add_column()
     for name, value in rows.items():
-        grid.add_row(escape(name), escape(str(value)))
+        grid.add_row(name, str(value))
     out.print(grid)
 
 
@@ -77,9 +77,9 @@ def columns(title: str, header: Sequence[str], rows: Sequence[Sequence[object]])
         return
     grid = Table(title=title, title_justify="left", title_style="bold")
     for name in header:
-        grid.add_column(escape(name))
+        grid.add_column(name)
     for row in rows:
-        grid.add_row(*(escape(str(cell)) for cell in row))
+        grid.add_row(*(str(cell) for cell in row))
     out.print(grid)
 
 

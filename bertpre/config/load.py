@@ -13,6 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from bertpre.config.schema import Config
 from bertpre.errors import ConfigError
 
+# What pydantic adds to the location of a problem inside a union such as `int | None`.
+_TYPE_NAMES = ("int", "str", "float", "constrained-int")
+
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which ``1e-4`` is a number and a repeated key is an error."""
@@ -176,7 +179,7 @@ def _problems(error: ValidationError) -> list[str]:
     lines = []
     for problem in error.errors():
         # For a union such as `int | None`, pydantic adds the member's type name to the location.
-        path = [str(part) for part in problem["loc"] if part not in ("int", "str", "float")]
+        path = [str(part) for part in problem["loc"] if part not in _TYPE_NAMES]
         name = ".".join(path)
         if problem["type"] == "unexpected_keyword_argument":
             near = difflib.get_close_matches(path[-1], [key for key, _ in _all_options()], n=1)

@@ -7,6 +7,7 @@ and defaults from here. Sizes that an earlier stage decided live in that stage's
 import re
 from typing import Annotated, Any, Literal
 
+from annotated_types import Le
 from pydantic import AfterValidator, AllowInfNan, Field, Strict
 from pydantic.dataclasses import dataclass
 
@@ -16,7 +17,8 @@ from bertpre.config.token_mode import parse_kmer
 _section: Any = dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 
 # Strict, or pydantic would take True for 1 and "8" for 8.
-Int = Annotated[int, Strict()]
+# Beyond 32 bits is a slip, and more than what libraries take.
+Int = Annotated[int, Strict(), Le(2**31 - 1)]
 Float = Annotated[float, Strict(), AllowInfNan(False)]
 Bool = Annotated[bool, Strict()]
 
@@ -128,7 +130,9 @@ class MakeData:
     """Text and tokenizer to examples."""
 
     text: TextOptions = TextOptions()
-    max_seq_length: Int = _option(128, "Most tokens in an example, [CLS] and [SEP] included.", ge=8)
+    max_seq_length: Int = _option(
+        128, "Most tokens in an example, [CLS] and [SEP] included.", ge=8, le=32_768
+    )
     objective: Literal["mlm-nsp", "mlm"] = _option(
         "mlm-nsp",
         "mlm-nsp: sentence pairs, next-sentence prediction. mlm: packed sentences, "
@@ -162,10 +166,10 @@ class Model:
     """The encoder. The names are those of BERT's bert_config.json."""
 
     vocab_size: Int | None = _option(None, "Must equal the tokenizer's if stated.", ge=6)
-    hidden_size: Int = _option(768, "Width of the encoder.", ge=1)
+    hidden_size: Int = _option(768, "Width of the encoder.", ge=1, le=65_536)
     num_hidden_layers: Int = _option(12, "Encoder layers.", ge=1)
     num_attention_heads: Int = _option(12, "Attention heads; must divide hidden_size.", ge=1)
-    intermediate_size: Int = _option(3072, "Width of the feed-forward network.", ge=1)
+    intermediate_size: Int = _option(3072, "Width of the feed-forward network.", ge=1, le=1_000_000)
     hidden_act: Literal["gelu", "gelu_new", "relu"] = _option(
         "gelu", "Activation: gelu (erf form), gelu_new (tanh form), relu."
     )
@@ -173,7 +177,7 @@ class Model:
     attention_probs_dropout_prob: Float = _option(
         0.1, "Dropout on attention probabilities.", ge=0, lt=1
     )
-    max_position_embeddings: Int = _option(512, "Longest sequence.", ge=8)
+    max_position_embeddings: Int = _option(512, "Longest sequence.", ge=8, le=1_000_000)
     type_vocab_size: Int = _option(2, "Segments.", ge=2)
     layer_norm_eps: Float = _option(1e-12, "Added to the variance in layer norm.", gt=0)
     initializer_range: Float = _option(0.02, "Standard deviation of the initial weights.", gt=0)
@@ -211,7 +215,7 @@ class Pretrain:
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
     max_steps: Int = _option(10_000, "Updates in the run; the rate reaches 0 there.", ge=1)
-    global_batch_size: Int = _option(256, "Examples in one update.", ge=1)
+    global_batch_size: Int = _option(256, "Examples in one update.", ge=1, le=10_000_000)
     micro_batch_size: Int | None = _option(
         None,
         "Examples in one forward pass; default: the global batch, or what makes 16,384 tokens.",

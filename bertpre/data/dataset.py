@@ -72,7 +72,7 @@ class PretrainingData:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, "data")
-        check_files(self.folder, self.manifest, content=False)
+        check_files(self.folder, self.manifest, content=True)
         index = self.folder / self.manifest["index"]
         self.index_manifest = read_manifest(index, "index")
         self.tokenizer = Tokenizer.load(self.folder / "tokenizer")

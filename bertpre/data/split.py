@@ -47,7 +47,8 @@ def split_documents(
         )
     sizes = last - first
     # Two sentences stay, or the document would have no next sentence to teach.
-    tails = np.where(sizes > 2, np.maximum(1, np.rint(fraction * sizes)), 0).astype(np.int64)
+    wanted = np.maximum(1, np.rint(fraction * sizes)).astype(np.int64)
+    tails = np.clip(wanted, 0, np.maximum(sizes - 2, 0))
     middle = last - tails
     return (
         SplitDocuments(store, first=first, last=middle, hashes=hashes),

@@ -4,7 +4,10 @@ import hashlib
 import itertools
 import logging
 import multiprocessing
+import os
 import signal
+import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -172,7 +175,15 @@ def _start_worker(tokenizer_folder: Path) -> None:
     global _worker_tokenizer
     # Ctrl-C goes to every process of the terminal; the parent decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _worker_tokenizer = Tokenizer.load(tokenizer_folder)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, which a killed parent cannot ask for."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _tokenize_in_worker(block: Block) -> TokenizedDocuments:

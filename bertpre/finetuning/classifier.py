@@ -75,15 +75,10 @@ def start_classifier(folder: Path, *, num_classes: int, config: Finetune, seed: 
         CheckpointError: the folder's weights, shape and vocabulary do not fit each other.
         ConfigError: a longer sequence is asked for than the encoder has positions.
     """
-    facts = _read_facts(folder)
+    facts = read_facts(folder)
     shape = read_model_config(folder)
     tokenizer = Tokenizer.load(folder)
-    if tokenizer.vocab_size > shape.vocab_size:
-        raise CheckpointError(
-            f"{folder}: its vocabulary has {tokenizer.vocab_size:,} entries, "
-            f"its model only {shape.vocab_size:,}",
-            "copy the tokenizer files that the model was trained with into the folder",
-        )
+    check_vocabulary(folder, tokenizer, shape.vocab_size)
     weights = {} if config.from_scratch else read_weights(folder)
     # Another task's head has other classes, or the same in another order.
     old_head = [name for name in weights if name.startswith("classifier.")]
@@ -119,6 +114,20 @@ def start_classifier(folder: Path, *, num_classes: int, config: Finetune, seed: 
         pooling=pooling,
         fingerprint=facts.get("fingerprint") or _fingerprint(folder),
     )
+
+
+def check_vocabulary(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
+    """Compare a tokenizer with the rows of the word embedding beside it.
+
+    Raises:
+        CheckpointError: the tokenizer has more entries. Fewer are fine: other libraries pad.
+    """
+    if tokenizer.vocab_size > rows:
+        raise CheckpointError(
+            f"{folder}: its vocabulary has {tokenizer.vocab_size:,} entries, "
+            f"its model only {rows:,}",
+            "copy the tokenizer files that the model was trained with into the folder",
+        )
 
 
 def default_learning_rate(hidden_size: int) -> float:
@@ -215,7 +224,12 @@ class Classifier:
         return log_probabilities(self.model, texts, device=self.device, precision=self.precision)
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Read what a folder's manifest says; nothing if it has none, as other libraries' folders.
+
+    Raises:
+        DataFormatError: the folder is of another kind, or a file is not what the manifest says.
+    """
     if not (folder / MANIFEST).is_file():
         return {}
     try:

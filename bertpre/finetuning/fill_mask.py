@@ -10,6 +10,7 @@ import torch
 
 from bertpre.errors import CheckpointError, CorpusError
 from bertpre.finetuning.batches import flat_batch
+from bertpre.finetuning.classifier import check_vocabulary, read_facts
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
@@ -45,13 +46,19 @@ def fill_mask(checkpoint: str | Path, text: str, *, top_k: int = 5) -> list[list
 
     Raises:
         CorpusError: the text has no mask, or more tokens than the encoder has positions.
-        CheckpointError: there is no checkpoint, or it has no MLM head.
+        DataFormatError: a file of the checkpoint is not what its manifest says.
+        CheckpointError: there is no checkpoint, it has no MLM head, its vocabulary is another
+            model's, or its weights are not finite.
     """
     if MASK not in text:
         raise CorpusError(f"no {MASK} in the text {text!r:.80}", f"write {MASK} where a word is")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise CorpusError(f"the text is not UTF-8: {text!r:.80}", "set the terminal to UTF-8")
     folder = find_checkpoint(checkpoint)
+    read_facts(folder)  # which checks the files
     shape = read_model_config(folder)
     tokenizer = Tokenizer.load(folder)
+    check_vocabulary(folder, tokenizer, shape.vocab_size)
     ids = [tokenizer.cls_id, *tokenizer.encode_with_mask(text), tokenizer.sep_id]
     most = shape.config.max_position_embeddings
     if len(ids) > most:
@@ -73,6 +80,10 @@ def fill_mask(checkpoint: str | Path, text: str, *, top_k: int = 5) -> list[list
     batch = flat_batch([np.array(ids, dtype=np.int32)], torch.device("cpu"))
     with torch.inference_mode():
         logits = model(batch, torch.from_numpy(masks)).mlm
+        if not bool(logits.isfinite().all()):
+            raise CheckpointError(
+                f"{folder}: its weights give no finite scores", "use an earlier checkpoint"
+            )
         best = torch.softmax(logits.float(), dim=1).topk(min(top_k, tokenizer.vocab_size))
     return [
         [

@@ -81,8 +81,9 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
         TokenizerError: see `Tokenizer.load`.
     """
     if not folder.is_dir():
+        what = "is a file" if folder.exists() else "there is no such folder"
         raise TokenizerError(
-            f"{folder}: there is no such folder; expected a tokenizer folder",
+            f"{folder}: {what}; expected a tokenizer folder",
             "make one with `bertpre build-vocab`",
         )
     files = tuple(folder / name for name in TOKENIZER_FILES if (folder / name).is_file())

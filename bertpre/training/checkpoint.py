@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from bertpre.artefacts import write_json, write_manifest
@@ -77,7 +78,13 @@ def save_checkpoint(
         for name, parameter in model.named_parameters()
         for key in _MOMENTS
     }
-    save_file(moments, trainer / "optimizer.safetensors", metadata={"format": "pt"})
+    path = trainer / "optimizer.safetensors"
+    try:
+        save_file(moments, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{path}: cannot be written ({error})", "check free space and permissions"
+        ) from error
     write_json(trainer / "state.json", asdict(state))
     _write_model(work, model, tokenizer, {**facts, "step": state.cursor.step})
     _put(work, final)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import Batch
+from bertpre.errors import CheckpointError
 
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
@@ -74,12 +75,24 @@ class MetricsLog:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Read a run's metrics; a last line that a killed process left unfinished is passed over."""
+    """Read a run's metrics; a last line that a killed process left unfinished is passed over.
+
+    Raises:
+        CheckpointError: another line is no JSON.
+    """
     path = run / METRICS
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    rows = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise CheckpointError(
+                f"{path}: line {number}: not valid JSON ({error})", "remove this line"
+            ) from error
+    return rows
 
 
 def unigram_loss(data: PretrainingData) -> float | None:

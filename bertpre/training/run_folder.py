@@ -45,9 +45,13 @@ def read_run_config(run: Path) -> dict[str, Any]:
         stored = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
-    if not isinstance(stored, dict) or not {"seed", "data", "model", "pretrain"} <= stored.keys():
+    sections: dict[str, Any] = stored if isinstance(stored, dict) else {}
+    if not (
+        {"seed", "data"} <= sections.keys()
+        and all(isinstance(sections.get(name), dict) for name in ("model", "pretrain"))
+    ):
         raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
-    return stored
+    return sections
 
 
 def newest_whole_checkpoint(run: Path) -> Path | None:
@@ -55,13 +59,16 @@ def newest_whole_checkpoint(run: Path) -> Path | None:
 
     A damaged one is passed over with a warning.
     """
-    for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
+    folders = sorted((run / "checkpoints").glob("step-*"), reverse=True)
+    for folder in folders:
         try:
             check_files(folder, read_manifest(folder, "checkpoint"), content=True)
         except DataFormatError as error:
-            log.warning("%s; the checkpoint before it is used instead", error.message)
+            log.warning("%s; this checkpoint is passed over", error.message)
             continue
         return folder
+    if folders:
+        log.warning("%s: none of %d checkpoints is whole", run, len(folders))
     return None
 
 
@@ -84,8 +91,9 @@ def find_checkpoint(path: str | Path) -> Path:
     """
     path = Path(path)
     if not path.is_dir():
+        what = "is a file" if path.exists() else "there is no such folder"
         raise CheckpointError(
-            f"{path}: there is no such folder; expected a checkpoint or a run folder",
+            f"{path}: {what}; expected a checkpoint or a run folder",
             "make one with `bertpre pretrain`",
         )
     if (path / "config.json").is_file():

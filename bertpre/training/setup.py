@@ -114,6 +114,8 @@ def restore(run: Path, setup: Setup) -> TrainerState:
     folder = newest_whole_checkpoint(run)
     now = setup.execution()
     if folder is None:
+        if (run / "checkpoints").is_dir() and any((run / "checkpoints").glob("step-*")):
+            log.warning("the run starts again at step 0")
         return TrainerState(
             cursor=Cursor(),
             tokens_seen=0,

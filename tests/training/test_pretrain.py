@@ -197,7 +197,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(
     pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
 
     assert "step-00000009/model.safetensors: expected" in caplog.text
-    assert "the checkpoint before it is used instead" in caplog.text
+    assert "this checkpoint is passed over" in caplog.text
     assert weights(tmp_path / "run") == weights(unbroken)
 
 
