@@ -1,5 +1,6 @@
 """The command line as a whole: what it lists, and how it ends."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,3 +141,64 @@ def test_help_does_not_pay_for_heavy_libraries(arguments):
     )
 
     assert result.stdout.endswith("heavy: []\n"), result.stderr
+
+
+def test_a_fault_of_the_system_is_one_message_with_the_file(monkeypatch, capsys):
+    def fail() -> None:
+        raise OSError(28, "No space left on device", "data/00000.ids.bin")
+
+    monkeypatch.setattr(main, "app", fail)
+
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == (
+        "error: data/00000.ids.bin: No space left on device\n"
+        "what to do: check the path, its permissions and free space\n"
+    )
+
+
+def test_paths_with_brackets_are_printed_as_they_are(tmp_path):
+    (tmp_path / "a.txt").write_text("a cat\na dog\n")
+    output = tmp_path / "exp [new] :100: [" / "v"
+
+    result = run("build-vocab", str(tmp_path / "a.txt"), "--output", str(output))
+
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"{output}:\n")
+
+
+def test_a_terminal_that_cannot_show_a_character_loses_no_result(tmp_path):
+    (tmp_path / "a.txt").write_text("猫 と 犬\n" * 3, encoding="utf-8")
+    output = tmp_path / "猫"
+
+    result = subprocess.run(
+        [sys.executable, "-m", "bertpre", "build-vocab", tmp_path / "a.txt", "--output", output],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+    assert result.returncode == 0
+    assert b"\\u732b:" in result.stdout
+    assert (output / "vocab.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    "item", ["build_vocab.vocab_size", "pretrain.max_steps", "model.hidden_size"]
+)
+def test_absurd_numbers_are_refused_with_the_limit(tmp_path, item):
+    (tmp_path / "a.txt").write_text("a cat\n")
+
+    result = run("build-vocab", str(tmp_path / "a.txt"), "--output", str(tmp_path / "v"),
+                 "--set", f"{item}=99999999999999999999999")  # fmt: skip
+
+    assert result.returncode == 1
+    assert f"error: {item}: input should be less than or equal to" in result.stderr
+    assert not (tmp_path / "v").exists()
+
+
+def test_a_column_of_strange_digits_is_a_name():
+    from bertpre.cli.options import number_or_name
+
+    assert [number_or_name(text) for text in ("2", "²", "２", "text")] == [2, "²", "２", "text"]

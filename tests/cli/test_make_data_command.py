@@ -1,6 +1,10 @@
 """``bertpre make-data`` as a command."""
 
+import contextlib
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -139,3 +143,35 @@ def test_an_output_that_exists_is_kept_unless_it_may_be_overwritten(
     assert kept == before
     assert replaced.exit_code == 0
     assert (tmp_path / "data/manifest.json").read_bytes() != before
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path, tiny_tokenizer: Path) -> None:
+    text = tmp_path / "large.txt"
+    text.write_text("the cat sees the moon.\nthe end.\n\n" * 400_000)
+    output = tmp_path / "data-of-the-orphans"
+    command = [
+        sys.executable, "-m", "bertpre", "make-data", text, "--tokenizer", tiny_tokenizer,
+        "--output", output, "--workers", "3",
+    ]  # fmt: skip
+
+    def children(parent: int) -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rpartition(")")[2].split()
+                if int(fields[1]) == parent:
+                    found.append(int(path.parent.name))
+        return found
+
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+    while len(workers := children(process.pid)) < 4:  # three, and multiprocessing's own
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -91,6 +91,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     assert process.returncode == code
     (checkpoint,) = (output / "checkpoints").iterdir()
     step = json.loads((checkpoint / "trainer/state.json").read_text())["cursor"]["step"]
+    assert "stopping: this update ends, then a checkpoint is saved; again: at once" in stderr
     assert f"stopped after step {step}; saved {checkpoint}; the same command goes on" in stderr
 
 

@@ -67,3 +67,10 @@ def test_a_fraction_of_zero_holds_out_nothing() -> None:
     training, held_out = split_documents(Store([2] * 30), fraction=0, seed=0)  # type: ignore[arg-type]
 
     assert (len(training), len(held_out)) == (30, 0)
+
+
+def test_two_sentences_of_a_document_always_stay() -> None:
+    training, held_out = split_documents(Store([3, 2, 4]), fraction=0.5, seed=0)  # type: ignore[arg-type]
+
+    assert (training.last - training.first).tolist() == [2, 2, 2]
+    assert (held_out.last - held_out.first).tolist() == [1, 2]

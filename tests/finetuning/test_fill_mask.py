@@ -1,9 +1,13 @@
 """What fill-mask shows, against the transformers library, and what it refuses."""
 
+import json
+import shutil
+
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from bertpre.errors import CheckpointError, CorpusError
+from bertpre.errors import CheckpointError, CorpusError, DataFormatError
 from bertpre.finetuning.fill_mask import Filling, fill_mask, filled_text
 
 TEXT = "the cat [MASK] the [MASK]."
@@ -97,3 +101,46 @@ def test_dropout_plays_no_part(make_checkpoint, tiny_checkpoint):
     dropped = make_checkpoint(dropout=0.5)
 
     assert fill_mask(dropped, TEXT) == fill_mask(tiny_checkpoint, TEXT)
+
+
+def test_a_larger_vocabulary_than_the_model_has_rows_is_refused(tiny_checkpoint, tmp_path):
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    (folder / "manifest.json").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    rows = config["vocab_size"] - 3
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        tensors[name] = tensors[name][:rows].contiguous()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": rows}))
+
+    with pytest.raises(CheckpointError, match="its vocabulary has .* entries, its model only"):
+        fill_mask(folder, "a [MASK]")
+
+
+def test_a_damaged_checkpoint_is_refused(tiny_checkpoint, tmp_path):
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    path = folder / "tokenizer.json"
+    path.write_bytes(path.read_bytes().replace(b"[PAD]", b"[PAT]", 1))
+
+    with pytest.raises(DataFormatError, match=r"tokenizer\.json: damaged: its sha256 is"):
+        fill_mask(folder, "a [MASK]")
+
+
+def test_weights_without_finite_scores_are_refused(tiny_checkpoint, tmp_path):
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    (folder / "manifest.json").unlink()
+    tensors = load_file(folder / "model.safetensors")
+    tensors["cls.predictions.bias"][:] = torch.nan
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(CheckpointError, match="its weights give no finite scores"):
+        fill_mask(folder, "a [MASK]")
+
+
+def test_a_text_that_is_no_utf_8_is_refused(tiny_checkpoint):
+    with pytest.raises(CorpusError, match="the text is not UTF-8"):
+        fill_mask(tiny_checkpoint, "caf\udce9 [MASK]")

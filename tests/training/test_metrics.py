@@ -7,6 +7,7 @@ import pytest
 
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import Batch, held_out_batches
+from bertpre.errors import CheckpointError
 from bertpre.training.metrics import (
     Meter,
     Metrics,
@@ -104,3 +105,10 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
     assert rates.tokens_per_second == pytest.approx(len(batch.input_ids) / 4)
     assert rates.data_wait_share == pytest.approx(1 / 4)
     assert meter.seconds == 70.0
+
+
+def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnonsense\n')
+
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: line 2: not valid JSON"):
+        read_metrics(tmp_path)

@@ -13,7 +13,7 @@ import torch
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Config, MakeData
 from bertpre.data.make_data import make_data
-from bertpre.errors import CheckpointError, ConfigError, TrainingError
+from bertpre.errors import CheckpointError, ConfigError, DataFormatError, TrainingError
 from bertpre.training.metrics import read_metrics
 from bertpre.training.pretrain import PretrainResult, pretrain
 
@@ -383,7 +383,9 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, tiny_data: Path, tin
         pretrain(tiny_data, output=tmp_path, config=tiny_config)
 
 
-@pytest.mark.parametrize("text", ["model: 1", "seed: [", ""])
+@pytest.mark.parametrize(
+    "text", ["model: 1", "seed: [", "", "{seed: 1, data: x, model: 5, pretrain: {}}"]
+)
 def test_a_run_config_that_cannot_be_read_is_an_error(
     tmp_path: Path, tiny_data: Path, tiny_config: Config, text: str
 ) -> None:
@@ -405,8 +407,6 @@ def test_data_of_another_folder_is_refused_on_resume(
 
 
 def test_damaged_data_is_refused(tmp_path: Path, tiny_data: Path, tiny_config: Config) -> None:
-    from bertpre.errors import DataFormatError
-
     shutil.copytree(tiny_data, tmp_path / "data")
     (tmp_path / "data/tokens/00000.ids.bin").write_bytes(b"short")
 
@@ -513,3 +513,35 @@ def test_a_run_folder_that_is_a_file_is_refused(
 
     with pytest.raises(ConfigError, match="run: is a file; expected a run folder"):
         pretrain(tiny_data, output=tmp_path / "run", config=tiny_config, overwrite=True)
+
+
+def test_damage_that_keeps_the_size_of_the_data_is_found(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    shutil.copytree(tiny_data, tmp_path / "data")
+    path = tmp_path / "data/tokens/00000.ids.bin"
+    content = bytearray(path.read_bytes())
+    content[10] ^= 1
+    path.write_bytes(bytes(content))
+
+    with pytest.raises(DataFormatError, match=r"00000\.ids\.bin: damaged: its sha256 is"):
+        pretrain(tmp_path / "data", output=tmp_path / "run", config=tiny_config)
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_a_whole_checkpoint_says_that_it_starts_again(
+    tmp_path: Path,
+    tiny_data: Path,
+    tiny_config: Config,
+    unbroken: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_to(3, tiny_data, tmp_path / "run", tiny_config)
+    (tmp_path / "run/checkpoints/step-00000003/model.safetensors").write_bytes(b"")
+
+    pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
+
+    assert "none of 1 checkpoints is whole" in caplog.text
+    assert "the run starts again at step 0" in caplog.text
+    assert weights(tmp_path / "run") == weights(unbroken)
