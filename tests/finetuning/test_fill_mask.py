@@ -115,7 +115,7 @@ def test_a_larger_vocabulary_than_the_model_has_rows_is_refused(tiny_checkpoint,
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps({**config, "vocab_size": rows}))
 
-    with pytest.raises(CheckpointError, match="its vocabulary has .* entries, its model only"):
+    with pytest.raises(CheckpointError, match=r"its vocabulary has .* entries, its model only"):
         fill_mask(folder, "a [MASK]")
 
 
