@@ -154,7 +154,10 @@ def _tokenize_blocks(
     # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start_worker, initargs=(tokenizer_folder,)
+        workers,
+        mp_context=context,
+        initializer=_start_worker,
+        initargs=(tokenizer_folder, os.getpid()),
     ) as pool:
         waiting: deque[Future[TokenizedDocuments]] = deque()
         try:
@@ -171,11 +174,11 @@ def _tokenize_blocks(
 _worker_tokenizer: Tokenizer
 
 
-def _start_worker(tokenizer_folder: Path) -> None:
+def _start_worker(tokenizer_folder: Path, parent: int) -> None:
     global _worker_tokenizer
     # Ctrl-C goes to every process of the terminal; the parent decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     _worker_tokenizer = Tokenizer.load(tokenizer_folder)
 
 
