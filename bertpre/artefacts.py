@@ -159,6 +159,11 @@ def check_output(output: Path, *, kind: Kind, overwrite: bool) -> None:
     """
     if not output.exists():
         return
+    if os.path.ismount(output):
+        raise ConfigError(
+            f"{output}: is a mount point, which cannot be replaced as a whole",
+            "choose a folder inside it",
+        )
     if output.is_dir() and not any(output.iterdir()):
         return
     if not overwrite:
@@ -214,7 +219,11 @@ def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) ->
             works on it.
     """
     check_output(output, kind=kind, overwrite=overwrite)
-    shown, output = output, output.resolve()  # "." has no name, and a link must stay one
+    shown = output
+    try:
+        output = output.resolve()  # "." has no name, and a link must stay one
+    except RuntimeError as error:  # before Python 3.13, what a loop of links raises
+        raise ConfigError(f"{shown}: {error}", "choose another --output") from error
     work = output.with_name(f".{output.name}.partial")
     new_parents = [parent for parent in work.parents if not parent.exists()]
     try:

@@ -6,13 +6,14 @@ import pytest
 
 from bertpre.artefacts import (
     check_files,
+    check_output,
     fingerprint,
     read_manifest,
     stage_folder,
     write_json,
     write_manifest,
 )
-from bertpre.errors import DataFormatError
+from bertpre.errors import ConfigError, DataFormatError
 
 
 def make(output: Path, *, overwrite: bool = False, content: str = "text") -> None:
@@ -144,3 +145,15 @@ def test_a_changed_file_of_the_same_size_is_found_by_its_content(artefact):
     check_files(artefact, manifest, content=False)
     with pytest.raises(DataFormatError, match=r"vocab\.txt: damaged: its sha256 is .*…, the man"):
         check_files(artefact, manifest, content=True)
+
+
+def test_a_loop_of_links_is_no_place_for_an_output(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+
+    with pytest.raises((ConfigError, OSError), match=r"loop|Too many levels"):
+        make(tmp_path / "loop" / "output")
+
+
+def test_a_mount_point_is_no_output_since_it_cannot_be_replaced():
+    with pytest.raises(ConfigError, match="/: is a mount point, which cannot be replaced"):
+        check_output(Path("/"), kind="data", overwrite=True)

@@ -40,6 +40,9 @@ def command(
     strip_accents: Annotated[
         bool | None, option("build_vocab.strip_accents", "--strip-accents/--no-strip-accents")
     ] = None,
+    max_unknown_share: Annotated[
+        float | None, option("build_vocab.max_unknown_share", "--max-unknown-share")
+    ] = None,
     extra_tokens: Annotated[
         str | None, option("build_vocab.extra_tokens", "--extra-tokens", metavar="FILE")
     ] = None,
@@ -70,6 +73,7 @@ def command(
             "build_vocab.token_mode": token_mode,
             "build_vocab.lowercase": lowercase,
             "build_vocab.strip_accents": strip_accents,
+            "build_vocab.max_unknown_share": max_unknown_share,
             "build_vocab.extra_tokens": extra_tokens,
             "build_vocab.vocab_file": vocab_file,
             "build_vocab.sample_bytes": sample_bytes,

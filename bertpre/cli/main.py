@@ -4,7 +4,9 @@
 """
 
 import io
+import signal
 import sys
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -43,14 +45,34 @@ for module in (build_vocab, make_data, pretrain, finetune, predict, fill_mask):
     app.command(name, no_args_is_help=True)(module.command)
 
 
+class _Stopped(BaseException):
+    """A signal asks to end; no Exception, so that nothing on the way takes it for a fault."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _Stopped(number)
+
+
 def main() -> None:
     """Run the command line; errors become one message and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character is no reason to lose the result.
             stream.reconfigure(errors="backslashreplace")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, _stop)
     try:
         app()
+    except _Stopped as stopped:
+        from bertpre.cli import render
+
+        (number,) = stopped.args
+        render.err.print(
+            f"stopped by {signal.Signals(number).name} before the end: no output was finished; "
+            "the same command can be run again"
+        )
+        sys.exit(128 + number)
     except (BertpreError, OSError) as error:
         from bertpre.cli import render
 

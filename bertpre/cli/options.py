@@ -31,6 +31,7 @@ def number_or_name(column: str | None) -> str | int | None:
 _TEXT_OPTIONS: dict[str, type] = {
     "format": str,
     "text_column": str,
+    "pair_column": str,
     "header": bool,
     "quoting": str,
     "encoding": str,
@@ -56,7 +57,8 @@ def takes_text_options(section: str) -> Callable[[Callable[..., None]], Callable
         @functools.wraps(command)
         def with_flags(**values: Any) -> None:
             flags = {name: values.pop(name) for name in _TEXT_OPTIONS}
-            flags["text_column"] = number_or_name(flags["text_column"])
+            for name in ("text_column", "pair_column"):
+                flags[name] = number_or_name(flags[name])
             flags["header"] = False if flags["header"] else None
             text_flags = {f"{section}.text.{name}": value for name, value in flags.items()}
             command(**values, text_flags=text_flags)

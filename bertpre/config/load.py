@@ -25,6 +25,8 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 continue  # refused below, with a better message
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<: *anchor`, which the keys beside it may override
             key = self.construct_object(key_node)
             if key in seen:
                 line = key_node.start_mark.line + 1
@@ -62,6 +64,10 @@ def load_config(
     merged: dict[str, Any] = {}
     if path is not None:
         merged = _read_yaml(Path(path))
+        try:
+            parse_config(merged)  # apart from what the command line adds, to say whose fault it is
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error.message}") from error
     for item in sets:
         key, separator, text = item.partition("=")
         if not separator or not key.strip():

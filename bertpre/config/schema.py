@@ -44,6 +44,12 @@ def _option(default: Any, description: str, *, identity: bool = True, **limits: 
     return Field(default, description=description, json_schema_extra=extra, **limits)
 
 
+def _check_language(value: str) -> str:
+    if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", value):
+        raise ValueError("expected a language code in lower case, such as en, zh or zh-hant")
+    return value
+
+
 def _check_sentences(value: str) -> str:
     if not re.fullmatch(r"line|split|window:[1-9][0-9]{0,8}", value):
         raise ValueError("expected line, split or window:N with a number of words")
@@ -61,6 +67,10 @@ class TextOptions:
         "text",
         "Column (or jsonl field) with the text: its name, or its number from 1; "
         "a.b is field b inside field a.",
+    )
+    pair_column: str | Int | None = _option(
+        None,
+        "Second column with text, for tables of pairs: each row becomes one example, as it is.",
     )
     header: Bool = _option(True, "Whether csv and tsv files start with a line of column names.")
     quoting: Literal["auto", "none", "csv"] = _option(
@@ -84,7 +94,11 @@ class TextOptions:
         "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
         "window:N: each N words of a document, for text without sentences.",
     )
-    language: str = _option("en", "Language code for splitting sentences, such as en or zh.")
+    language: Annotated[str, AfterValidator(_check_language)] = _option(
+        "en",
+        "Language code for splitting sentences, such as en or zh; text of a language without rules "
+        "of its own is split as English.",
+    )
     dedup: Literal["none", "documents", "lines"] = _option(
         "none", "Whether documents or lines that repeat an earlier one exactly are removed."
     )
@@ -108,6 +122,9 @@ class BuildVocab:
     lowercase: Bool = _option(False, "Lowercase the text.")
     strip_accents: Bool = _option(
         False, "Remove combining marks. Harmful to Hindi, Arabic, Korean and others."
+    )
+    max_unknown_share: Float = _option(
+        0.05, "Share of [UNK] among the words beyond which the vocabulary is refused.", ge=0, le=1
     )
     extra_tokens: str | None = _option(
         None, "File of words to keep whole whatever their frequency, one a line."

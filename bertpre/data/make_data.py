@@ -16,7 +16,14 @@ from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.data.dataset import PretrainingData, map_records, mask_spec_of
 from bertpre.data.export import export_jsonl
-from bertpre.data.pairs import RECORD, SplitDocuments, draw_pairs, pack_sentences, to_records
+from bertpre.data.pairs import (
+    RECORD,
+    SplitDocuments,
+    draw_pairs,
+    pack_sentences,
+    take_pairs,
+    to_records,
+)
 from bertpre.data.random64 import derive, permute
 from bertpre.data.report import DataReport, describe_data, most_unknown
 from bertpre.data.split import split_documents
@@ -72,6 +79,12 @@ def make_data(
     options = config_to_dict(config)
     del options["workers"]  # it changes how fast, not what
     passes = config.dupe_factor or DUPE_FACTOR[config.objective]
+    if config.text.pair_column is not None and config.objective != "mlm":
+        raise ConfigError(
+            f"the rows of a table of pairs are examples as they are, without the next-sentence "
+            f"prediction of --objective {config.objective}",
+            "pass --objective mlm with --pair-column",
+        )
     export = None if export_jsonl_to is None else Path(export_jsonl_to)
     if export is not None and export.exists() and not overwrite:
         raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
@@ -212,6 +225,8 @@ def _check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
 def _rows_of_pass(
     documents: SplitDocuments, config: MakeData, *, key: int
 ) -> Iterable[list[tuple[int, int, int, int, int]]]:
+    if config.text.pair_column is not None:
+        return take_pairs(documents, max_seq_length=config.max_seq_length)
     if config.objective == "mlm":
         return pack_sentences(documents, max_seq_length=config.max_seq_length)
     return draw_pairs(

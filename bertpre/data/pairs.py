@@ -163,6 +163,28 @@ def pack_sentences(
         yield records
 
 
+def take_pairs(
+    documents: SplitDocuments, *, max_seq_length: int
+) -> Iterator[list[tuple[int, int, int, int, int]]]:
+    """Make the rows of a table of pairs examples as they are, a list of one record a row.
+
+    Too long a pair is cut at the end, a token at a time from the longer side, as in fine-tuning;
+    a row with an empty side is a single segment.
+
+    Args:
+        documents: the rows, of one or two sentences each.
+        max_seq_length: most tokens of an example, special ones included.
+    """
+    for document in range(len(documents)):
+        a, *end = documents.offsets(document)
+        if len(end) == 1:
+            yield [(a, 0, min(end[0] - a, max_seq_length - 2), 0, NO_LABEL)]
+            continue
+        a_length, b_length = end[0] - a, end[1] - end[0]
+        from_a, from_b = _shares_of_cut(a_length, b_length, max_seq_length - 3)
+        yield [(a, end[0], a_length - from_a, b_length - from_b, NO_LABEL)]
+
+
 def to_records(rows: Sequence[tuple[int, int, int, int, int]]) -> Records:
     """Turn tuples (a_start, b_start, a_length, b_length, label) into an array of `RECORD`."""
     return np.array(rows, dtype=RECORD)
@@ -188,16 +210,21 @@ def _truncate(
         a_start, b_start, a_length, b_length.
     """
     a_length, b_length = a[1] - a[0], b[1] - b[0]
+    from_a, from_b = _shares_of_cut(a_length, b_length, budget)
+    # Each removed token comes from the front or the back with equal chance.
+    a_front, b_front = _heads_of(from_a, stream), _heads_of(from_b, stream)
+    return a[0] + a_front, b[0] + b_front, a_length - from_a, b_length - from_b
+
+
+def _shares_of_cut(a_length: int, b_length: int, budget: int) -> tuple[int, int]:
+    """Return how many tokens A and B lose when the longer side always loses the next one."""
     excess = max(0, a_length + b_length - budget)
     # The longer side shrinks to the shorter one's length; then they take turns, B first.
     difference = a_length - b_length
     first_cut = min(excess, abs(difference))
     from_a, from_b = (first_cut, 0) if difference > 0 else (0, first_cut)
     rest = excess - first_cut
-    from_a, from_b = from_a + rest // 2, from_b + (rest + 1) // 2
-    # Each removed token comes from the front or the back with equal chance.
-    a_front, b_front = _heads_of(from_a, stream), _heads_of(from_b, stream)
-    return a[0] + a_front, b[0] + b_front, a_length - from_a, b_length - from_b
+    return from_a + rest // 2, from_b + (rest + 1) // 2
 
 
 def _heads_of(coins: int, stream: Stream) -> int:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.masking import MaskSpec
-from bertpre.data.pairs import RANDOM_NEXT, Records, SplitDocuments
+from bertpre.data.pairs import NO_LABEL, RANDOM_NEXT, Records, SplitDocuments
 from bertpre.data.tokens import TokenStore
 from bertpre.text.corpus_report import QUANTILES, CorpusReport
 
@@ -96,7 +96,7 @@ def describe_data(
     b_length = records["b_length"].astype(np.int64)
     lengths = a_length + b_length + 2 + (b_length > 0)
     is_random = records["label"] == RANDOM_NEXT
-    has_pairs = bool((b_length > 0).any())
+    has_labels = bool((records["label"] != NO_LABEL).any())
     # A and a true B walk through the text once a pass; a random B is read in addition.
     walked = int(a_length.sum() + b_length[~is_random].sum())
     num_training_tokens = int(unigrams.sum())
@@ -119,7 +119,7 @@ def describe_data(
         training_examples=len(records),
         held_out_examples=held_out_examples,
         passes=passes,
-        random_next_share=float(is_random.mean()) if has_pairs else None,
+        random_next_share=float(is_random.mean()) if has_labels else None,
         mean_length=float(lengths.mean()),
         longest=int(lengths.max()),
         tokens_per_epoch=int(lengths.sum()),

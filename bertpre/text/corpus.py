@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from bertpre.config.schema import TextOptions
-from bertpre.errors import CorpusError
+from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.corpus_report import (
     CorpusReport,
     LineCounter,
@@ -63,7 +63,7 @@ def read_records(
 
     Lines end at "\n" only. Lines of nothing but white space are not records; in txt they end a
     document, as ``options.document`` says. The lines of a table's cell or of a jsonl field are the
-    records of one document.
+    records of one document; those of a table of pairs are its two sides, each as one record.
 
     Args:
         inputs: files, folders, patterns, or "-"; see `bertpre.text.inputs.find_files`.
@@ -72,10 +72,13 @@ def read_records(
         on_progress: told the bytes read on disk so far, and in all.
 
     Raises:
+        ConfigError: at once if pairs are asked for that these files or options cannot give.
         CorpusError: at once if an input is missing, or would have to be read twice and cannot be;
             while reading if a file cannot be read, or if at the end there was no text at all.
     """
     files = find_files(inputs, options.format)
+    if options.pair_column is not None:
+        _check_pairs(files, options)
     decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
     sizes = [file.size() for file in files]
     readings = 1 if options.dedup == "none" else 2
@@ -88,6 +91,21 @@ def read_records(
     total = None if None in sizes else readings * sum(size or 0 for size in sizes)
     meter = _Meter(total, on_progress)
     return _read(files, _Source(options, decoding, report or CorpusReport(), meter, quiet=False))
+
+
+def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
+    for file in files:
+        if file.format == "txt":
+            raise ConfigError(
+                f"{file.path}: is read as txt, which has no columns, but --pair-column names one",
+                "state the --format of the table, or leave --pair-column out",
+            )
+    for name, value in (("sentences", options.sentences), ("dedup", options.dedup)):
+        if value not in ("line", "none", "documents"):
+            raise ConfigError(
+                f"--{name} {value} would take pairs apart, which --pair-column asks for",
+                f"leave one of the two out{', or use --dedup documents' * (name == 'dedup')}",
+            )
 
 
 class _Source(NamedTuple):
@@ -240,26 +258,34 @@ def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
             log.warning("skipped: %s", error)
 
     name = str(file.path)
+    columns = [options.text_column]
+    if options.pair_column is not None:
+        columns.append(options.pair_column)
     rows = read_rows(
         file.path,
         format=cast(TableFormat, file.format),
         header=options.header,
-        columns=[options.text_column],
+        columns=columns,
         quoting=options.quoting,
         decoding=source.decoding,
         on_bytes=source.meter.add,
         on_bad_bytes=source.count_bad_bytes,
         on_bad_row=skip,
     )
-    for line, (text,) in rows:
+    for line, cells in rows:
         found_text = True
         starts = True
-        for sentence in text.split("\n"):
+        # A side of a pair is one sentence, however many lines it has.
+        for sentence in cells[0].split("\n") if len(cells) == 1 else map(_in_one_line, cells):
             if sentence and not sentence.isspace():
                 yield Record(sentence.removesuffix("\r"), name, line, starts)
                 starts = False
         if starts:
             report.empty_documents += 1
+
+
+def _in_one_line(cell: str) -> str:
+    return " ".join(cell.split("\n"))
 
 
 def _group(records: Iterator[Record]) -> Iterator[Document]:

@@ -20,7 +20,6 @@ from bertpre.text.tokenizer_files import read_vocab, write_tokenizer_folder
 
 log = logging.getLogger(__name__)
 
-_UNK_RATE_WARNED = 0.05
 _MOST_FREQUENT_SHOWN = 10
 
 # How far the stage is, in percent, when words are counted and when the trainer has all of them.
@@ -90,7 +89,7 @@ def build_vocab(
         on_progress: told how many percent of the work are done, and 100.
 
     Raises:
-        CorpusError: the input cannot be read, or holds no words.
+        CorpusError: the input cannot be read, holds no words, or would turn into [UNK] too much.
         TokenizerError: the extra tokens or the ready vocabulary are of no use.
         ConfigError: the output exists, or there is nothing to make a vocabulary from.
     """
@@ -134,7 +133,7 @@ def build_vocab(
         vocabulary = _choose(counted, config, rules, extra=extra, ready=ready, tell=tell)
         report = _describe(counted, vocabulary, asked=config.vocab_size if ready is None else None)
         tell(100)
-        _warn(report, whole=rules.whole)
+        _check_unknown(report, config, is_ready=ready is not None)
         write_tokenizer_folder(work, vocabulary.tokens, rules)
         write_manifest(
             work,
@@ -255,15 +254,21 @@ def _describe(
     )
 
 
-def _warn(report: VocabReport, *, whole: bool) -> None:
-    if report.unk_rate is not None and report.unk_rate > _UNK_RATE_WARNED:
-        way_out = "raise --vocab-size"
-        if whole:
-            way_out += " or lower --min-frequency, or use --token-mode wordpiece"
-        log.warning(
-            "%.1f %% of the words become [UNK], which a model cannot learn from; %s",
-            100 * report.unk_rate,
-            way_out,
+def _check_unknown(report: VocabReport, config: BuildVocab, *, is_ready: bool) -> None:
+    if report.unk_rate is not None and report.unk_rate > config.max_unknown_share:
+        unit = "characters" if config.token_mode == "wordpiece" else "tokens"
+        named = ", ".join(f"{what!r} {count:,}" for what, count in report.left_out_most_frequent)
+        if is_ready:
+            way_out = "take a vocabulary made for such text, with the casing it was made with"
+        elif config.token_mode == "wordpiece":
+            way_out = "raise --vocab-size"
+        else:
+            way_out = "raise --vocab-size or lower --min-frequency, or use --token-mode wordpiece"
+        raise CorpusError(
+            f"{report.unk_rate:.1%} of the {report.words:,} words would become [UNK], which a "
+            f"model cannot learn from; expected {config.max_unknown_share:.0%} at most; "
+            f"{report.left_out:,} {unit} have no entry, most often {named}",
+            f"{way_out}; or allow it with --max-unknown-share",
         )
     if report.forgotten_words:
         log.warning(

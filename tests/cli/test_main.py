@@ -1,8 +1,10 @@
 """The command line as a whole: what it lists, and how it ends."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,25 @@ def test_a_column_of_strange_digits_is_a_name():
     from bertpre.cli.options import number_or_name
 
     assert [number_or_name(text) for text in ("2", "²", "２", "text")] == [2, "²", "２", "text"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_with_one_line_and_its_exit_code(tmp_path, number):
+    command = [sys.executable, "-m", "bertpre", "build-vocab", "-", "--output", tmp_path / "tok"]
+    with subprocess.Popen(
+        list(map(str, command)), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        while not (tmp_path / ".tok.partial").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=30)
+
+    assert process.returncode == 128 + number
+    assert stderr == (
+        f"stopped by {number.name} before the end: no output was finished; the same command can be "
+        "run again\n"
+    )
+    assert not (tmp_path / "tok").exists()

@@ -76,6 +76,7 @@ def test_every_option_reaches_the_stage(
             "header": False,
             "language": "de",
             "on_bad_bytes": "skip",
+            "pair_column": None,
             "quoting": "none",
             "sentences": "split",
             "text_column": 2,
@@ -175,3 +176,21 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path, tiny_tokenize
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+def test_a_table_of_pairs_becomes_examples_of_two_segments(
+    tmp_path: Path, tiny_tokenizer: Path
+) -> None:
+    table, export = tmp_path / "pairs.tsv", tmp_path / "examples.jsonl"
+    table.write_text("label\tthe cat\tthe moon sees\n" * 30)
+
+    result = run(
+        table, "--tokenizer", tiny_tokenizer, "--output", tmp_path / "data", "--no-header",
+        "--text-column", 2, "--pair-column", 3, "--objective", "mlm", "--export-jsonl", export,
+    )  # fmt: skip
+
+    assert result.exit_code == 0
+    rows = [json.loads(line) for line in export.read_text().splitlines()]
+    assert rows[0]["tokens"].count("[SEP]") == 2
+    first = rows[0]["tokens"].index("[SEP]") + 1
+    assert rows[0]["token_type_ids"] == [0] * first + [1] * (len(rows[0]["tokens"]) - first)

@@ -104,16 +104,17 @@ def test_an_unknown_option_names_the_near_one(write):
 
 
 def test_an_unknown_section_is_named(write):
-    text = message(write("pretraining: {max_steps: 10}\n"))
+    path = write("pretraining: {max_steps: 10}\n")
 
-    assert text == "pretraining: there is no such option; did you mean pretrain?"
+    assert message(path) == f"{path}: pretraining: there is no such option; did you mean pretrain?"
 
 
 def test_an_option_in_the_wrong_section_names_the_right_place(write):
-    text = message(write("pretrain: {vocab_size: 100}\n"))
+    path = write("pretrain: {vocab_size: 100}\n")
 
-    assert text == (
-        "pretrain.vocab_size: there is no such option; did you mean build_vocab.vocab_size?"
+    assert message(path) == (
+        f"{path}: pretrain.vocab_size: there is no such option; did you mean "
+        "build_vocab.vocab_size?"
     )
 
 
@@ -132,7 +133,7 @@ def test_all_problems_are_reported_at_once(write):
 
     lines = message(path).split("\n  ")
 
-    assert lines[0] == "6 options are wrong:"
+    assert lines[0] == f"{path}: 6 options are wrong:"
     assert sorted(lines[1:]) == [
         "finetune.pooling: input should be 'auto', 'cls' or 'mean', found 'max'",
         "make_data.max_seq_length: input should be a valid integer, found '64'",
@@ -168,8 +169,10 @@ def test_a_value_of_the_wrong_type_is_refused(item, complaint):
 
 
 def test_an_option_in_place_of_a_section_is_refused(write):
-    assert message(write("pretrain: 3\n")) == ("pretrain: expected a section with options, found 3")
-    assert message(write("pretrain: 3\n"), sets=["pretrain.max_steps=1"]) == (
+    path = write("pretrain: 3\n")
+
+    assert message(path) == f"{path}: pretrain: expected a section with options, found 3"
+    assert message(sets=["pretrain=3", "pretrain.max_steps=1"]) == (
         "pretrain.max_steps: pretrain is not a section but 3"
     )
 
@@ -227,7 +230,9 @@ def test_a_key_given_twice_is_refused(write):
 
 
 def test_a_key_that_is_not_a_name_is_refused(write):
-    assert message(write("1: 2\n")) == "1: keys should be strings, found 1"
+    path = write("1: 2\n")
+
+    assert message(path) == f"{path}: 1: keys should be strings, found 1"
     assert "not valid YAML" in message(write("? [a]\n: 2\n"))
 
 
@@ -284,3 +289,29 @@ def test_what_an_earlier_stage_decided_gives_way_to_what_is_stated(tmp_path):
 
     assert (config.finetune.text_column, config.finetune.label_column) == ("stated", "stored")
     assert config.finetune.header is False
+
+
+@pytest.mark.parametrize("code", ["English", "EN", "zh_CN", "", "e"])
+def test_a_language_that_is_no_code_is_refused(code):
+    assert message(flags={"make_data.text.language": code}) == (
+        "make_data.text.language: expected a language code in lower case, such as en, zh or "
+        f"zh-hant, found {code!r}"
+    )
+
+
+def test_a_fault_of_the_file_names_it_and_one_of_the_command_line_does_not(write):
+    path = write("pretrain: {max_step: 5}\n")
+
+    assert message(path).startswith(f"{path}: pretrain.max_step: there is no such option")
+    assert message(sets=["pretrain.max_step=5"]).startswith("pretrain.max_step: there is no")
+
+
+def test_a_merged_mapping_gives_way_to_what_stands_beside_it(write):
+    path = write(
+        "build_vocab: {text: &text {format: tsv, text_column: body}}\n"
+        "make_data: {text: {<<: *text, text_column: title}}\n"
+    )
+
+    text = load_config(path).make_data.text
+
+    assert (text.format, text.text_column) == ("tsv", "title")

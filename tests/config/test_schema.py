@@ -23,15 +23,17 @@ pretrain.keep_checkpoints
 
 IDENTITY_NAMES = """
 seed
-build_vocab.text.format build_vocab.text.text_column build_vocab.text.header
+build_vocab.text.format build_vocab.text.text_column build_vocab.text.pair_column
+build_vocab.text.header
 build_vocab.text.quoting build_vocab.text.encoding
 build_vocab.text.on_bad_bytes
 build_vocab.text.document
 build_vocab.text.sentences build_vocab.text.language build_vocab.text.dedup
 build_vocab.vocab_size build_vocab.min_frequency build_vocab.token_mode
-build_vocab.lowercase build_vocab.strip_accents
+build_vocab.lowercase build_vocab.strip_accents build_vocab.max_unknown_share
 build_vocab.extra_tokens build_vocab.vocab_file build_vocab.sample_bytes
-make_data.text.format make_data.text.text_column make_data.text.header
+make_data.text.format make_data.text.text_column make_data.text.pair_column
+make_data.text.header
 make_data.text.quoting make_data.text.encoding
 make_data.text.on_bad_bytes make_data.text.document
 make_data.text.sentences make_data.text.language make_data.text.dedup

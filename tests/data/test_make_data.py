@@ -495,3 +495,40 @@ def test_an_export_without_a_folder_is_refused_before_the_work(
         )
 
     assert not (tmp_path / "data").exists()
+
+
+def test_t24_rows_of_a_table_of_pairs_become_examples_as_they_are(
+    make: Make, tiny_tokenizer: Path, tmp_path: Path
+) -> None:
+    rows = [("the cat sees", "the moon"), ("a dog", ""), ("the end", "the cat")]
+    table = tmp_path / "pairs.tsv"
+    table.write_text("a\tb\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    tokenizer = Tokenizer.load(tiny_tokenizer)
+
+    report = make(
+        table, objective="mlm", eval_fraction=0, text=TextOptions(text_column="a", pair_column="b")
+    )
+
+    data = PretrainingData(tmp_path / "data")
+    found = assemble(data.records, data.store, data.tokenizer, with_nsp=False)
+    expected = [[a, b] if b else [a] for a, b in rows]
+    ids, segments = [], []
+    for texts in expected:
+        for segment, text in enumerate(texts):
+            part = [*([] if segment else [tokenizer.cls_id]), *tokenizer.encode(text).ids]
+            ids += [*part, tokenizer.sep_id]
+            segments += [segment] * (len(part) + 1)
+    assert found.ids.tolist() == ids
+    assert found.token_type_ids.tolist() == segments
+    assert (report.training_examples, report.random_next_share) == (3, None)
+    assert report.truncated_share == 0
+
+
+def test_pairs_of_a_table_have_no_next_sentence(make: Make, tmp_path: Path) -> None:
+    table = tmp_path / "pairs.tsv"
+    table.write_text("text\tb\nthe cat\tthe moon\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="examples as they are, without the next-sentence") as no:
+        make(table, text=TextOptions(pair_column="b"))
+
+    assert no.value.hint == "pass --objective mlm with --pair-column"

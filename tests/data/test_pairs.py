@@ -13,6 +13,7 @@ from bertpre.data.pairs import (
     SplitDocuments,
     draw_pairs,
     pack_sentences,
+    take_pairs,
     to_records,
 )
 
@@ -238,3 +239,19 @@ def test_packing_ends_at_sentence_borders_and_splits_only_what_is_too_long() -> 
 def test_a_record_takes_21_bytes() -> None:
     assert RECORD.itemsize == 21
     assert to_records([(2**40, 5, 500, 8, 1)])[0].item() == (2**40, 5, 500, 8, 1)
+
+
+def test_pairs_of_a_table_stay_as_they_are_and_lose_tokens_at_the_end_of_the_longer_side():
+    documents = split_of([[3, 2], [4], [7, 2], [2, 9], [6, 6], [12]])
+
+    found = [record for records in take_pairs(documents, max_seq_length=10) for record in records]
+
+    # Room for 7 tokens of a pair, 8 of a single text. Of 6 + 6, B loses the first and the last.
+    assert found == [
+        (0, 3, 3, 2, NO_LABEL),
+        (5, 0, 4, 0, NO_LABEL),
+        (9, 16, 5, 2, NO_LABEL),
+        (18, 20, 2, 5, NO_LABEL),
+        (29, 35, 4, 3, NO_LABEL),
+        (41, 0, 8, 0, NO_LABEL),
+    ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bertpre.config.schema import TextOptions
-from bertpre.errors import CorpusError
+from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.corpus import Document, read_documents, read_records
 from bertpre.text.corpus_report import CorpusReport
 
@@ -335,3 +335,51 @@ def test_a_document_that_is_too_long_to_hold_is_cut(tmp_path, monkeypatch):
 
     assert [document.sentences for document in documents] == [("abc", "def"), ("ghi",), ("jkl",)]
     assert (report.documents, report.cut_documents) == (3, 1)
+
+
+def test_a_row_of_a_table_of_pairs_is_a_document_of_its_two_sides(tmp_path):
+    rows = 'a,b,label\n"one\ntwo",three,1\n,four,0\n ,,1\nfive,six,0\n'
+    path = write(tmp_path / "a.csv", rows)
+    report = CorpusReport()
+
+    found = list(
+        read_documents([path], TextOptions(text_column="a", pair_column="b"), report=report)
+    )
+
+    assert [(document.sentences, document.line) for document in found] == [
+        (("one two", "three"), 2),
+        (("four",), 4),
+        (("five", "six"), 6),
+    ]
+    assert report.empty_documents == 1
+
+
+def test_pairs_have_columns_by_number_and_nested_fields(tmp_path):
+    table = write(tmp_path / "a.tsv", "x\ty\tz\n")
+    objects = write(tmp_path / "a.jsonl", '{"q": {"a": "x"}, "b": "z"}\n')
+
+    assert sentences(table, header=False, text_column=1, pair_column=3) == [("x", "z")]
+    assert sentences(objects, text_column="q.a", pair_column="b") == [("x", "z")]
+
+
+def test_pairs_are_refused_where_there_are_no_columns(tmp_path):
+    path = write(tmp_path / "a.txt", "one\n")
+
+    with pytest.raises(ConfigError, match=r"a\.txt: is read as txt, which has no columns"):
+        read_records([path], TextOptions(pair_column="b"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sentences": "split"}, "--sentences split would take pairs apart"),
+        ({"sentences": "window:5"}, "--sentences window:5 would take pairs apart"),
+        ({"dedup": "lines"}, "--dedup lines would take pairs apart"),
+    ],
+)
+def test_pairs_are_not_taken_apart(tmp_path, options, message):
+    path = write(tmp_path / "a.tsv", "text\tb\none\ttwo\n")
+
+    with pytest.raises(ConfigError, match=message):
+        read_records([path], TextOptions(pair_column="b", **options))
+    assert sentences(path, pair_column="b", dedup="documents") == [("one", "two")]

@@ -39,10 +39,10 @@ def test_data() -> Path:
         BuildVocab(vocab_size=200, min_frequency=1),
         BuildVocab(vocab_size=200, min_frequency=1, lowercase=True),
         BuildVocab(vocab_size=200, min_frequency=1, lowercase=True, strip_accents=True),
-        BuildVocab(vocab_size=30, min_frequency=1),
+        BuildVocab(vocab_size=30, min_frequency=1, max_unknown_share=1.0),
         BuildVocab(token_mode="whole", min_frequency=1),
         BuildVocab(token_mode="whole", min_frequency=1, lowercase=True, strip_accents=True),
-        BuildVocab(token_mode="whole", vocab_size=10, min_frequency=1),
+        BuildVocab(token_mode="whole", vocab_size=10, min_frequency=1, max_unknown_share=1.0),
     ],
     ids=["cased", "lowercase", "uncased", "small", "whole", "whole-uncased", "whole-small"],
 )

@@ -29,7 +29,8 @@ def write(path: Path, content: str | bytes) -> Path:
 def build(folder: Path, content: str | bytes, *, name: str = "a.txt", **options) -> VocabReport:
     """Build folder/tokenizer from one file; look at it through `vocabulary` and `encode`."""
     path = write(folder / name, content)
-    return build_vocab([path], folder / "tokenizer", BuildVocab(**options), overwrite=True)
+    config = BuildVocab(**{"max_unknown_share": 1.0, **options})  # many are tiny on purpose
+    return build_vocab([path], folder / "tokenizer", config, overwrite=True)
 
 
 def vocabulary(folder: Path) -> list[str]:
@@ -119,12 +120,13 @@ def test_equal_runs_in_separate_processes_give_equal_bytes(tmp_path):
 
 def test_files_renamed_reordered_and_packed_give_the_same_vocabulary(tmp_path):
     documents = invented_text(20)
+    config = BuildVocab(vocab_size=600, max_unknown_share=1.0)
     build(tmp_path, "\n\n".join(documents), vocab_size=600)
     for i, document in enumerate(reversed(documents)):
         write(tmp_path / "many" / f"{i % 3}" / f"{i * 7919 % 20:02}.txt.gz",
               gzip.compress(document.encode()))  # fmt: skip
 
-    build_vocab([tmp_path / "many"], tmp_path / "other", BuildVocab(vocab_size=600))
+    build_vocab([tmp_path / "many"], tmp_path / "other", config)
 
     for name in ("vocab.txt", "tokenizer.json", "manifest.json"):
         assert (tmp_path / "other" / name).read_bytes() == (
@@ -166,18 +168,27 @@ def test_1500_han_characters_seen_three_times_leave_nothing_unknown(tmp_path):
     assert encode(tmp_path, characters) == list(characters)
 
 
-def test_han_beyond_the_cap_is_reported_with_a_warning(tmp_path, caplog):
+def test_han_beyond_the_cap_is_refused_unless_it_is_allowed(tmp_path):
     characters = "".join(chr(0x4E00 + i) for i in range(300))
+    text = characters + characters[:40] * 2
 
-    report = build(tmp_path, characters + characters[:40] * 2, vocab_size=50)
+    with pytest.raises(
+        CorpusError, match=r"^67\.1% of the 380 words would become \[UNK\]"
+    ) as refused:
+        build(tmp_path, text, vocab_size=50, max_unknown_share=0.05)
+    assert not (tmp_path / "tokenizer").exists()
+    report = build(tmp_path, text, vocab_size=50, max_unknown_share=0.7)
+
+    assert (
+        f"255 characters have no entry, most often {characters[45]!r} 1, " in refused.value.message
+    )
+    assert refused.value.hint == "raise --vocab-size; or allow it with --max-unknown-share"
 
     assert report.vocab_size == 50
     assert report.left_out == 255
     assert report.left_out_most_frequent[0] == (characters[45], 1)
     assert len(report.left_out_most_frequent) == 10
     assert report.unk_rate == pytest.approx(255 / 380)
-    assert "67.1 % of the words become [UNK]" in caplog.text
-    assert caplog.text.rstrip().endswith("raise --vocab-size")
 
 
 def test_lowercasing_alone_keeps_letters_apart(tmp_path):
@@ -230,13 +241,18 @@ def test_whole_tokens_keep_numbers_as_text(tmp_path):
     assert report.pieces_per_word == 1
 
 
-def test_whole_tokens_below_the_minimum_frequency_are_unknown(tmp_path, caplog):
-    report = build(tmp_path, "a a a b b [MASK] c", token_mode="whole", min_frequency=3)
+def test_whole_tokens_below_the_minimum_frequency_are_unknown(tmp_path):
+    options = {"token_mode": "whole", "min_frequency": 3}
+
+    with pytest.raises(CorpusError, match=r"2 tokens have no entry, most often 'b' 2, 'c' 1") as no:
+        build(tmp_path, "a a a b b [MASK] c", max_unknown_share=0.05, **options)
+    report = build(tmp_path, "a a a b b [MASK] c", **options)
+
+    assert "raise --vocab-size or lower --min-frequency, or use --token-mode" in no.value.hint
 
     assert vocabulary(tmp_path)[5:] == ["a"]
     assert report.unk_rate == pytest.approx(4 / 7)
     assert report.left_out_most_frequent == (("b", 2), ("c", 1))
-    assert "raise --vocab-size or lower --min-frequency, or use --token-mode" in caplog.text
 
 
 def test_whole_tokens_may_be_lowercased(tmp_path):
@@ -314,8 +330,11 @@ def test_a_ready_vocabulary_is_taken_as_it_is(tmp_path):
 def test_text_given_with_a_ready_vocabulary_is_measured(tmp_path):
     file = write(tmp_path / "v.txt", "\n".join([*SPECIAL_TOKENS, "a", "##b", "b"]))
 
-    report = build(tmp_path, "ab ab b cd c", vocab_file=str(file))
+    with pytest.raises(CorpusError) as refused:
+        build(tmp_path, "ab ab b cd c", vocab_file=str(file), max_unknown_share=0.39)
+    report = build(tmp_path, "ab ab b cd c", vocab_file=str(file), max_unknown_share=0.4)
 
+    assert "take a vocabulary made for such text, with the casing" in refused.value.hint
     assert vocabulary(tmp_path)[5:] == ["a", "##b", "b"]
     assert (report.unk_rate, report.pieces_per_word) == (2 / 5, (2 + 2 + 1 + 1 + 1) / 5)
     assert report.left_out_most_frequent == (("c", 2), ("d", 1))
