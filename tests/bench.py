@@ -3,6 +3,9 @@
 Times alone say little on a shared machine; the ratio of two things that took turns does.
 """
 
+import csv
+import gzip
+import json
 import statistics
 import tempfile
 import time
@@ -15,12 +18,13 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 from bertpre import build_vocab, load_config, make_data
-from bertpre.config.schema import BuildVocab, MakeData, Model
+from bertpre.config.schema import BuildVocab, MakeData, Model, TextOptions
 from bertpre.data.dataset import Examples
 from bertpre.data.loader import Batch, collate
 from bertpre.data.random64 import Stream
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining as OurBertForPreTraining
+from bertpre.text.corpus import read_records
 from bertpre.training.devices import autocast, pick_device, pick_precision
 from bertpre.training.optim import build_optimizer
 from bertpre.training.step import train_step
@@ -198,7 +202,44 @@ def bench_text() -> None:
             )
 
 
+def bench_reading() -> None:
+    """Reading with the corpus report, against Python's own reader of each form and no report."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        txt = folder / "text.txt"
+        lines = write_text(txt, 10)
+        packed, objects, table = folder / "text.txt.gz", folder / "text.jsonl", folder / "text.csv"
+        packed.write_bytes(gzip.compress(txt.read_bytes()))
+        objects.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+        with table.open("w", newline="") as file:
+            csv.writer(file).writerows([["text"], *([line] for line in lines)])
+
+        def bare(path: Path) -> None:
+            opener = gzip.open if path == packed else open
+            with opener(path, "rt", newline="") as file:
+                if path == objects:
+                    rows = (json.loads(line)["text"] for line in file)
+                else:
+                    rows = csv.reader(file) if path == table else file
+                for _ in rows:
+                    pass
+
+        megabytes = txt.stat().st_size / 1e6  # of text, whatever its form
+        for path in (txt, packed, objects, table):
+
+            def ours(path: Path = path) -> None:
+                for _ in read_records([path], TextOptions()):
+                    pass
+
+            seconds, ratio = take_turns(ours, lambda path=path: bare(path))
+            print(
+                f"reading and report, {path.name.partition('.')[2]}: "
+                f"{megabytes / seconds:.0f} MB/s of text, {ratio:.2f} times Python's bare reader"
+            )
+
+
 if __name__ == "__main__":
+    bench_reading()
     bench_text()
     for preset, rows in (("tiny", 64), ("mini", 32)):
         for is_short in (False, True):

@@ -116,7 +116,7 @@ def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
         "tokens a sentence": spread(report.sentence_length_quantiles),
         "split": f"{report.training_documents:,} documents to train on, "
         f"{report.held_out_documents:,} held out",
-        "training examples": f"{count:,} in {report.passes} passes",
+        "training examples": f"{count:,}, passes: {report.passes:,}",
         "held-out examples": f"{report.held_out_examples:,}",
         "length": f"{report.mean_length:.1f} tokens on average, {report.longest} at most, "
         f"{report.full_length_examples / count:.0%} of {max_seq_length}",

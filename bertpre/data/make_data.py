@@ -201,15 +201,15 @@ def _check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
     if training.num_distinct < 2:
         raise CorpusError(
             f"next-sentence prediction needs two different documents to draw random sentences "
-            f"from; found {store.num_documents:,} documents, {training.num_distinct} of them "
-            f"different, with {store.num_sentences:,} sentences",
+            f"from; found documents: {store.num_documents:,}, different ones: "
+            f"{training.num_distinct}, sentences: {store.num_sentences:,}",
             hint,
         )
     one = int((training.last - training.first == 1).sum())
     if one == len(training):
         raise CorpusError(
-            f"next-sentence prediction needs documents of two sentences or more; all "
-            f"{one:,} training documents have one sentence (100 %)",
+            f"next-sentence prediction needs documents of two sentences or more; 100 % of the "
+            f"{one:,} training documents have one",
             hint,
         )
     if one > len(training) / 2:

@@ -251,11 +251,11 @@ def test_t02_one_document_cannot_teach_nsp(make: Make) -> None:
     with pytest.raises(CorpusError, match="two different documents") as error:
         make(text)
 
-    assert "found 1 documents, 1 of them different, with 40 sentences" in str(error.value)
+    assert "found documents: 1, different ones: 1, sentences: 40" in str(error.value)
 
 
 def test_equal_documents_count_once(make: Make) -> None:
-    with pytest.raises(CorpusError, match="found 30 documents, 1 of them different"):
+    with pytest.raises(CorpusError, match="found documents: 30, different ones: 1, "):
         make("the cat.\na dog.\n\n" * 30)
 
 

@@ -1,0 +1,68 @@
+"""The options of reading text, which build_vocab and make_data share."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from bertpre.config.fields import Bool, Int, option, section
+
+
+def _check_language(value: str) -> str:
+    if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", value):
+        raise ValueError("expected a language code in lower case, such as en, zh or zh-hant")
+    return value
+
+
+def _check_sentences(value: str) -> str:
+    if not re.fullmatch(r"line|split|window:[1-9][0-9]{0,8}", value):
+        raise ValueError("expected line, split or window:N with a number of words")
+    return value
+
+
+@section
+class TextOptions:
+    """How text files are read; the same in build_vocab and make_data."""
+
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = option(
+        "auto", "Form of the input files; auto goes by the file name, before .gz, .bz2, .xz, .zst."
+    )
+    text_column: str | Int = option(
+        "text",
+        "Column (or jsonl field) with the text: its name, or its number from 1; "
+        "a.b is field b inside field a.",
+    )
+    pair_column: str | Int | None = option(
+        None,
+        "Second column with text, for tables of pairs: each row becomes one example, as it is.",
+    )
+    header: Bool = option(True, "Whether csv and tsv files start with a line of column names.")
+    quoting: Literal["auto", "none", "csv"] = option(
+        "auto",
+        "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
+        "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
+    )
+    encoding: str = option("utf-8", "Encoding of text files, by any name that Python knows.")
+    on_bad_bytes: Literal["error", "replace", "skip"] = option(
+        "error",
+        "What bytes that are not of the encoding do. error: stop, naming the place. "
+        "replace: U+FFFD instead. skip: nothing instead. Both count them.",
+    )
+    document: Literal["auto", "blank-line", "line", "file"] = option(
+        "auto",
+        "What ends a document in txt: a blank line, each line, or the file. "
+        "auto: a blank line. A row of a table or of jsonl is a document.",
+    )
+    sentences: Annotated[str, AfterValidator(_check_sentences)] = option(
+        "line",
+        "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
+        "window:N: each N words of a document, for text without sentences.",
+    )
+    language: Annotated[str, AfterValidator(_check_language)] = option(
+        "en",
+        "Language code for splitting sentences, such as en or zh; text of a language without rules "
+        "of its own is split as English.",
+    )
+    dedup: Literal["none", "documents", "lines"] = option(
+        "none", "Whether documents or lines that repeat an earlier one exactly are removed."
+    )
