@@ -4,7 +4,7 @@ Size letters: B batch, N real tokens in the batch, P predicted tokens, D hidden_
 C classes.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
 from bertpre.model.dropout import Dropout
 from bertpre.model.flat import FlatBatch, add_filler, make_layout, round_up
+from bertpre.model.kernels import cross_entropy, linear_cross_entropy
 
 
 class MlmHead(nn.Module):
@@ -35,8 +36,12 @@ class MlmHead(nn.Module):
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
         """Return (P, V) for hidden states (P, D) and the embedding (V, D)."""
+        return F.linear(self.transform(hidden), word_embedding, self.bias)  # (P, D) -> (P, V)
+
+    def transform(self, hidden: Tensor) -> Tensor:
+        """Return (P, D), what the vocabulary is compared with."""
         hidden = self.norm(self.activation(self.dense(hidden)))
-        return F.linear(hidden, word_embedding, self.bias)  # (P, D) -> (P, V)
+        return hidden
 
 
 class NspHead(nn.Module):
@@ -53,6 +58,22 @@ class NspHead(nn.Module):
         """Return (B, 2) for pooled output (B, D)."""
         logits: Tensor = self.dense(pooled_output)
         return logits
+
+
+class PredictedBatch(FlatBatch, Protocol):
+    """A batch with what is to be predicted."""
+
+    @property
+    def predicted(self) -> Tensor:
+        """Places of predicted tokens in the flat batch, (P,) int64."""
+
+    @property
+    def mlm_labels(self) -> Tensor:
+        """What stood there, (P,) int64."""
+
+    @property
+    def nsp_labels(self) -> Tensor | None:
+        """0 = is next, 1 = random, (B,) int64; None without next-sentence prediction."""
 
 
 class PretrainingLogits(NamedTuple):
@@ -85,13 +106,23 @@ class BertForPreTraining(nn.Module):
             predicted: (P,) int64, places in the flat batch.
         """
         hidden, pooled_output = self.bert(batch)
-        num_predicted = len(predicted)
-        if predicted.device.type == "cpu":
-            predicted = add_filler(predicted, round_up(num_predicted))
         hidden = hidden.index_select(0, predicted)  # (N, D) -> (P, D)
-        mlm_logits = self.mlm(hidden, self.bert.embeddings.word.weight)[:num_predicted]
+        mlm_logits = self.mlm(hidden, self.bert.embeddings.word.weight)
         nsp_logits = None if self.nsp is None else self.nsp(pooled_output)
         return PretrainingLogits(mlm_logits, nsp_logits)
+
+    def loss(self, batch: "PredictedBatch") -> "PretrainingLoss":
+        """Compare with what stood at the predicted tokens, without keeping the scores."""
+        hidden, pooled_output = self.bert(batch)
+        predicted, labels = batch.predicted, batch.mlm_labels
+        if predicted.device.type == "cpu":
+            predicted = add_filler(predicted, round_up(len(labels)))
+        hidden = self.mlm.transform(hidden.index_select(0, predicted))  # (N, D) -> (P, D)
+        embedding = self.bert.embeddings.word.weight
+        mlm = linear_cross_entropy(hidden, embedding, self.mlm.bias, labels)
+        if self.nsp is None or batch.nsp_labels is None:
+            return PretrainingLoss(*mlm, None, None)
+        return PretrainingLoss(*mlm, *cross_entropy(self.nsp(pooled_output), batch.nsp_labels))
 
 
 class PretrainingLoss(NamedTuple):
@@ -117,17 +148,10 @@ def pretraining_loss(
         mlm_labels: (P,) int64, what stood at the predicted tokens.
         nsp_labels: (B,) int64, 0 = is next, 1 = random; without them that loss is absent.
     """
-    mlm_loss_sum, mlm_correct = _cross_entropy(logits.mlm, mlm_labels)
+    mlm = cross_entropy(logits.mlm, mlm_labels)
     if logits.nsp is None or nsp_labels is None:
-        return PretrainingLoss(mlm_loss_sum, mlm_correct, None, None)
-    return PretrainingLoss(mlm_loss_sum, mlm_correct, *_cross_entropy(logits.nsp, nsp_labels))
-
-
-def _cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    scores = logits.float()  # a sum of thousands of exponentials is 1 % off in bf16
-    loss_sum = F.cross_entropy(scores, labels, reduction="sum")
-    num_correct = (scores.argmax(dim=-1) == labels).sum()
-    return loss_sum, num_correct
+        return PretrainingLoss(*mlm, None, None)
+    return PretrainingLoss(*mlm, *cross_entropy(logits.nsp, nsp_labels))
 
 
 def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:

@@ -17,6 +17,7 @@ from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.checkpoint import TrainerState, load_checkpoint
 from bertpre.training.devices import Precision, pick_device, pick_precision
+from bertpre.training.memory import keep_freed_memory
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import build_optimizer
 from bertpre.training.run_folder import newest_whole_checkpoint
@@ -66,6 +67,8 @@ def set_up(data: PretrainingData, config: Config) -> Setup:
     """Build the model with fresh weights, and its optimizer, on the device."""
     options = config.pretrain
     device = pick_device(options.device)
+    if device.type == "cpu":
+        keep_freed_memory()
     if options.deterministic:
         # cuBLAS reads this when it starts, so before the first matrix product.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertpre.data.loader import Batch
 from bertpre.errors import TrainingError
-from bertpre.model.heads import BertForPreTraining, pretraining_loss
+from bertpre.model.heads import BertForPreTraining
 from bertpre.training.devices import Precision, autocast
 from bertpre.training.dropout import seed_dropout
 
@@ -103,8 +103,7 @@ def accumulate_gradients(
         batch = micro_batch.to(device)
         seed_dropout(seed, step, micro_step)
         with autocast(device, precision):
-            logits = model(batch, batch.predicted)
-        loss = pretraining_loss(logits, batch.mlm_labels, batch.nsp_labels)
+            loss = model.loss(batch)
         total = loss.mlm_loss_sum / num_predicted
         if loss.nsp_loss_sum is not None:
             total = total + loss.nsp_loss_sum / num_pairs
@@ -128,8 +127,7 @@ def evaluate(
     for held_out in batches:
         batch = held_out.to(device)
         with autocast(device, precision):
-            logits = model(batch, batch.predicted)
-        sums += _as_row(pretraining_loss(logits, batch.mlm_labels, batch.nsp_labels))
+            sums += _as_row(model.loss(batch))
         shapes.append(held_out)
     return _means(sums, shapes)
 

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from torch import nn
 
 from bertpre.config import schema
 from bertpre.model.bert import initialize
-from bertpre.model.flat import flatten
+from bertpre.model.flat import FlatTokens, flatten
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -43,6 +44,29 @@ def test_only_predicted_positions_reach_the_vocabulary(make_config: MakeConfig, 
     assert logits.mlm.shape == (3, 50)
     assert logits.nsp is None
     assert model.bert.pooler is None
+
+
+@pytest.mark.parametrize("with_nsp", [True, False])
+def test_the_loss_in_one_step_is_that_of_the_logits(
+    make_config: MakeConfig, randomize: Randomize, pairs, with_nsp: bool
+) -> None:
+    model = BertForPreTraining(make_config(), vocab_size=50, with_nsp=with_nsp).eval()
+    randomize(model)
+    nsp_labels = pairs.nsp_labels if with_nsp else None
+    batch = SimpleNamespace(
+        **{name: getattr(pairs.flat, name) for name in FlatTokens.__slots__},
+        predicted=pairs.predicted, mlm_labels=pairs.predicted_labels, nsp_labels=nsp_labels,
+    )  # fmt: skip
+
+    found = model.loss(batch)
+
+    logits = model(batch, batch.predicted)
+    expected = pretraining_loss(logits, batch.mlm_labels, nsp_labels)
+    torch.testing.assert_close(
+        [part for part in found if part is not None],
+        [part for part in expected if part is not None],
+    )
+    assert (found.nsp_loss_sum is None) == (not with_nsp)
 
 
 def test_pretraining_loss_sums_over_tokens_and_pairs() -> None:
