@@ -1,5 +1,6 @@
 """``bertpre pretrain``."""
 
+import functools
 import signal
 from pathlib import Path
 from types import FrameType
@@ -17,6 +18,28 @@ def command(
         Path, typer.Option("--output", help="Run folder; an unfinished run is gone on with.")
     ],
     max_steps: Annotated[int | None, option("pretrain.max_steps", "--max-steps")] = None,
+    max_epochs: Annotated[float | None, option("pretrain.max_epochs", "--max-epochs")] = None,
+    max_tokens: Annotated[float | None, option("pretrain.max_tokens", "--max-tokens")] = None,
+    max_hours: Annotated[float | None, option("pretrain.max_hours", "--max-hours")] = None,
+    stop_after_hours: Annotated[
+        float | None, option("pretrain.stop_after_hours", "--stop-after-hours")
+    ] = None,
+    extend_to: Annotated[
+        int | None,
+        typer.Option(
+            "--extend-to",
+            metavar="STEPS",
+            help="Go on with a run, finished or not, to more steps; for the schedules constant "
+            "and wsd.",
+        ),
+    ] = None,
+    init_from: Annotated[
+        str | None, option("pretrain.init_from", "--init-from", metavar="DIR")
+    ] = None,
+    reset_embeddings: Annotated[
+        bool | None,
+        option("pretrain.reset_embeddings", "--reset-embeddings/--no-reset-embeddings"),
+    ] = None,
     save_every_steps: Annotated[
         int | None, option("pretrain.save_every_steps", "--save-every-steps")
     ] = None,
@@ -36,21 +59,39 @@ def command(
 
     Example: bertpre pretrain --data data --output run --config configs/tiny.yaml
     """
-    config = load_config(
+    lengths = {
+        "pretrain.max_steps": max_steps,
+        "pretrain.max_epochs": max_epochs,
+        "pretrain.max_tokens": max_tokens,
+        "pretrain.max_hours": max_hours,
+    }
+    sets = list(sets or [])
+    if any(value is not None for value in lengths.values()):
+        # One length by a flag goes before another one in the file.
+        sets = [f"{name}=null" for name in lengths] + sets
+    read_config = functools.partial(
+        load_config,
         config_file,
-        sets=sets or [],
+        sets=sets,
         flags={
             "seed": seed,
-            "pretrain.max_steps": max_steps,
+            **lengths,
+            "pretrain.stop_after_hours": stop_after_hours,
+            "pretrain.init_from": init_from,
+            "pretrain.reset_embeddings": reset_embeddings,
             "pretrain.save_every_steps": save_every_steps,
             "pretrain.device": device,
             "pretrain.precision": precision,
         },
     )
-    from bertpre.training.checks import check_pretraining
+    from bertpre.training.checks import check_pretraining, checkpoint_shape
 
+    config = read_config()
+    if config.pretrain.init_from is not None:
+        shape = checkpoint_shape(config.pretrain.init_from)
+        config = read_config(derived={f"model.{name}": value for name, value in shape.items()})
     # Once more inside pretrain, but here before the seconds that importing PyTorch takes.
-    check_pretraining(data, output=output, config=config, overwrite=overwrite)
+    check_pretraining(data, output=output, config=config, overwrite=overwrite, extend_to=extend_to)
     from bertpre.cli import render
     from bertpre.training.pretrain import pretrain
 
@@ -70,6 +111,7 @@ def command(
             output=output,
             config=config,
             overwrite=overwrite,
+            extend_to=extend_to,
             dry_run=dry_run,
             should_stop=lambda: bool(received),
             on_event=show,
@@ -78,9 +120,10 @@ def command(
         render.out.print(f"{output} is finished: {result.step:,} steps; model in {result.model}")
     elif result.is_finished:
         render.out.print(f"done: {result.step:,} steps; model in {result.model}")
-    elif received:
+    elif result.step:
         render.err.print(
             f"stopped after step {result.step:,}; saved {result.model}; "
             "the same command goes on from there"
         )
-        raise typer.Exit(128 + received[0])
+        if received:
+            raise typer.Exit(128 + received[0])

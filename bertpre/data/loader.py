@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from bertpre.data.dataset import Examples, PretrainingData
 from bertpre.data.masking import MaskSpec
+
+_STEPS_AHEAD = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,55 +96,60 @@ def training_batches(
     cursor: Cursor,
     *,
     seed: int,
-    global_batch_size: int,
+    batch_size: Callable[[int], int],
     micro_batch_size: int,
-    spec: MaskSpec,
+    spec: Callable[[int], MaskSpec],
+    rank: int = 0,
+    num_ranks: int = 1,
     pin: bool = False,
 ) -> Generator[list[Batch]]:
     """Yield the micro-batches of one update after another, without end.
 
     The examples of an update are sorted by length, so that those of a micro-batch are alike; which
-    examples an update has, and their masks, do not depend on ``micro_batch_size``.
+    examples an update has, and their masks, depend neither on ``micro_batch_size`` nor on ranks.
 
     Args:
         data: what to read.
         cursor: where to start.
         seed: decides the order and the masks.
-        global_batch_size: examples of one update.
+        batch_size: examples of the update that follows so many steps.
         micro_batch_size: most examples in one batch.
-        spec: how masks are drawn.
+        spec: how masks are drawn in it.
+        rank, num_ranks: which of how many processes this is; each gets a slice of every update,
+            with sequences of all lengths.
         pin: put the batches in page-locked memory.
     """
     size = len(data.records)
-    start = cursor.epoch * size + cursor.example
 
-    def make(update: int) -> list[Batch]:
-        place = start + update * global_batch_size
-        epochs, numbers = data.order(place, global_batch_size, seed=seed)
+    def make(step: int, place: int) -> list[Batch]:
+        epochs, numbers = data.order(place, batch_size(step), seed=seed)
         records = data.records[numbers]
         by_length = np.argsort(
             records["a_length"].astype(np.int64) + records["b_length"], kind="stable"
-        )
+        )[rank::num_ranks]
         batches = []
-        for first in range(0, global_batch_size, micro_batch_size):
+        for first in range(0, len(by_length), micro_batch_size):
             chosen = by_length[first : first + micro_batch_size]
             examples = data.training_examples(
-                numbers[chosen], epochs=epochs[chosen], seed=seed, spec=spec
+                numbers[chosen], epochs=epochs[chosen], seed=seed, spec=spec(step)
             )
             batch = collate(examples)
             batches.append(batch.pin() if pin else batch)
         return batches
 
     with ThreadPoolExecutor(max_workers=1) as pool:
-        waiting = deque([pool.submit(make, 0), pool.submit(make, 1)])
-        update = 2
+        waiting: deque[Future[list[Batch]]] = deque()
+        step, place = cursor.step, cursor.epoch * size + cursor.example
         while True:
+            while len(waiting) < _STEPS_AHEAD:
+                waiting.append(pool.submit(make, step, place))
+                step, place = step + 1, place + batch_size(step)
             yield waiting.popleft().result()
-            waiting.append(pool.submit(make, update))
-            update += 1
 
 
-def held_out_batches(data: PretrainingData, *, batch_size: int) -> Iterator[Batch]:
-    """Yield the held-out examples in order, always with the same masks."""
-    for start in range(0, len(data.held_out), batch_size):
+def held_out_batches(
+    data: PretrainingData, *, batch_size: int, rank: int = 0, num_ranks: int = 1
+) -> Iterator[Batch]:
+    """Yield the held-out examples, or this rank's share of them, always with the same masks."""
+    for start in range(rank * batch_size, len(data.held_out), num_ranks * batch_size):
         yield collate(data.held_out_examples(start, batch_size))

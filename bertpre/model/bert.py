@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from bertpre.config import schema
 from bertpre.errors import ConfigError
@@ -177,6 +178,7 @@ class Encoder(nn.Module):
     def __init__(self, config: schema.Model) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_hidden_layers))
+        self.is_checkpointed = False  # compute layers again in the backward pass, for less memory
         self.final_norm: LayerNorm | None = None
         if config.norm == "pre":
             self.final_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
@@ -184,7 +186,10 @@ class Encoder(nn.Module):
     def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
         """Return (N, D) for embeddings (N, D)."""
         for layer in self.layers:
-            hidden = layer(hidden, layout)
+            if self.is_checkpointed and self.training:
+                hidden = checkpoint(layer, hidden, layout, use_reentrant=False)
+            else:
+                hidden = layer(hidden, layout)
         if self.final_norm is not None:
             hidden = self.final_norm(hidden)
         return hidden

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from bertpre.artefacts import write_json, write_manifest
 from bertpre.data.loader import Cursor
@@ -21,8 +21,11 @@ from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
 from bertpre.text.tokenizer import Tokenizer
+from bertpre.training.optim import PretrainingOptimizer
+from bertpre.training.run_folder import checkpoint_folder
+from bertpre.training.step import LossScale
 
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+_SPARE = 1.05  # of the bytes that a checkpoint takes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,9 @@ class TrainerState:
         tokens_seen: real tokens so far.
         seconds: spent training so far.
         best_step, best_loss: the kept checkpoint with the lowest held-out MLM loss.
+        lowest_loss, evals_without_gain: the lowest held-out MLM loss of all evaluations, and how
+            many came after it.
+        loss_scale: of the next update; None but in fp16.
         execution: what the bits of a result depend on beyond the options: device, precision,
             threads, micro-batch size, PyTorch version.
     """
@@ -43,6 +49,9 @@ class TrainerState:
     seconds: float
     best_step: int | None
     best_loss: float | None
+    lowest_loss: float | None
+    evals_without_gain: int
+    loss_scale: LossScale | None
     execution: dict[str, Any]
 
     def with_candidate(self, loss: float) -> "TrainerState":
@@ -51,12 +60,18 @@ class TrainerState:
             return self
         return replace(self, best_step=self.cursor.step, best_loss=loss)
 
+    def after_evaluation(self, loss: float) -> "TrainerState":
+        """Return the state after any evaluation."""
+        if self.lowest_loss is not None and self.lowest_loss <= loss:
+            return replace(self, evals_without_gain=self.evals_without_gain + 1)
+        return replace(self, lowest_loss=loss, evals_without_gain=0)
+
 
 def save_checkpoint(
     run: Path,
     *,
     model: BertForPreTraining,
-    optimizer: torch.optim.Optimizer,
+    optimizer: PretrainingOptimizer,
     state: TrainerState,
     tokenizer: Tokenizer,
     facts: Mapping[str, object],
@@ -68,16 +83,16 @@ def save_checkpoint(
         model, optimizer, state: what to save.
         tokenizer: its files go into the checkpoint, so that it needs nothing else.
         facts: what the manifest says of the model.
+
+    Raises:
+        CheckpointError: there is no room for it, or it cannot be written; older ones are intact.
     """
-    final = run / "checkpoints" / f"step-{state.cursor.step:08d}"
+    final = checkpoint_folder(run, state.cursor.step)
+    moments = optimizer.state()
+    _check_space(run, model, moments)
     work = _new_folder(final)
     trainer = work / "trainer"
     trainer.mkdir()
-    moments = {
-        f"{name}/{key}": optimizer.state[parameter][key].detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
-        for key in _MOMENTS
-    }
     path = trainer / "optimizer.safetensors"
     try:
         save_file(moments, path, metadata={"format": "pt"})
@@ -107,7 +122,7 @@ def save_final(
 
 
 def load_checkpoint(
-    folder: Path, *, model: BertForPreTraining, optimizer: torch.optim.Optimizer
+    folder: Path, *, model: BertForPreTraining, optimizer: PretrainingOptimizer
 ) -> TrainerState:
     """Put a checkpoint's weights and moments into a model and its optimizer.
 
@@ -120,12 +135,22 @@ def load_checkpoint(
         values = json.loads((folder / "trainer" / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder}: has no trainer state to go on from ({error})") from error
-    for name, parameter in model.named_parameters():
-        # The count of updates stays on the CPU unless the optimizer is a fused one on a GPU.
-        optimizer.state[parameter] = {
-            key: moments[f"{name}/{key}"].to(parameter.device) for key in _MOMENTS
-        }
+    optimizer.load_state(moments)
+    scale = values["loss_scale"]
+    values["loss_scale"] = None if scale is None else LossScale(**scale)
     return TrainerState(**{**values, "cursor": Cursor(**values["cursor"])})
+
+
+def _check_space(run: Path, model: BertForPreTraining, moments: Mapping[str, Tensor]) -> None:
+    """Refuse a save that would fill the disk, before anything is written."""
+    tensors = [*model.parameters(), *moments.values()]
+    needed = round(_SPARE * sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+    free = shutil.disk_usage(run).free
+    if free < needed:
+        raise CheckpointError(
+            f"{run}: a checkpoint takes {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free",
+            "make room; the same command goes on from the last checkpoint",
+        )
 
 
 def _write_model(

@@ -1,13 +1,26 @@
 """What can be known to be wrong before PyTorch is imported and the device is touched."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import MANIFEST, check_files, read_manifest
+from bertpre.artefacts import MANIFEST, check_files, fingerprint_file, read_manifest
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
-from bertpre.errors import ConfigError
-from bertpre.training.run_folder import RUN_CONFIG, read_run_config
+from bertpre.errors import CheckpointError, ConfigError
+from bertpre.training.length import planned_steps
+from bertpre.training.run_folder import RUN_CONFIG, find_checkpoint, read_run_config
+from bertpre.training.schedule import decay_steps
+
+_LEGACY_WEIGHTS = "pytorch_model.bin"
+# Of a model that starts from a checkpoint: dropout is a matter of training, and positions that the
+# checkpoint lacks are drawn.
+_MAY_DIFFER = {
+    "max_position_embeddings",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+}
 
 
 class RunPlan(NamedTuple):
@@ -16,14 +29,28 @@ class RunPlan(NamedTuple):
     Attributes:
         resolved: what the run folder's config.yaml holds.
         is_finished: the folder has been trained to the end already.
+        decided: what was settled when the run started and stays: steps, warm-up steps, and the
+            micro-batch size found by trying; None for a new run.
+        max_steps: updates in the run; None if they must be measured first.
+        init_from: the checkpoint that the run starts from.
+        reopened_after: the last step whose checkpoint is of use when a run is made longer.
     """
 
     resolved: dict[str, Any]
     is_finished: bool
+    decided: dict[str, int] | None
+    max_steps: int | None
+    init_from: Path | None
+    reopened_after: int | None = None
 
 
 def check_pretraining(
-    data: str | Path, *, output: str | Path, config: Config, overwrite: bool = False
+    data: str | Path,
+    *,
+    output: str | Path,
+    config: Config,
+    overwrite: bool = False,
+    extend_to: int | None = None,
 ) -> RunPlan:
     """Check a run's options against its data and against what its folder holds already.
 
@@ -32,6 +59,7 @@ def check_pretraining(
         output: the run folder; one with equal identity options is gone on with.
         config: the experiment's options.
         overwrite: an existing run folder will be started again.
+        extend_to: more steps for a run that is there.
 
     Raises:
         BertpreError: names everything that contradicts, and both values.
@@ -47,15 +75,103 @@ def check_pretraining(
             f"are static, drawn at {options['mlm_probability']}",
             "leave it out, or rerun make-data with --masking dynamic",
         )
+    planned = planned_steps(config.pretrain, manifest["report"])
+    init_from = _check_init_from(config)
     resolved = {
         "seed": config.seed,
         "data": manifest["fingerprint"],
+        "init_from": None if init_from is None else _weights_fingerprint(init_from),
         "model": {**config_to_dict(config.model), "vocab_size": manifest["vocab_size"]},
         "pretrain": config_to_dict(config.pretrain),
     }
     is_finished = (output / "final" / MANIFEST).is_file()
-    _check_run_folder(output, resolved, overwrite=overwrite)
-    return RunPlan(resolved, is_finished and not overwrite)
+    decided = _check_run_folder(output, resolved, overwrite=overwrite)
+    max_steps = planned if decided is None else decided["max_steps"]
+    if extend_to is not None:
+        last = _check_extension(output, config, decided, extend_to)
+        return RunPlan(resolved, False, decided, extend_to, init_from, last)
+    return RunPlan(resolved, is_finished and not overwrite, decided, max_steps, init_from)
+
+
+def _check_extension(
+    output: Path, config: Config, decided: dict[str, int] | None, extend_to: int
+) -> int:
+    """Return the last step of a run that a longer one has in common with it."""
+    schedule = config.pretrain.schedule
+    if decided is None:
+        raise ConfigError(f"{output}: there is no run to extend", "leave out --extend-to")
+    if schedule.name not in ("constant", "wsd"):
+        raise ConfigError(
+            f"--extend-to {extend_to}: the {schedule.name} schedule falls over the whole run, so a "
+            "longer run is another one",
+            "start a run with pretrain.schedule.name constant or wsd",
+        )
+    before = decided["max_steps"]
+    if extend_to <= before:
+        raise ConfigError(f"--extend-to {extend_to}: the run has {before} steps", "state more")
+    last = before
+    if schedule.name == "wsd":
+        last -= decay_steps(schedule, before)
+    steps = [int(folder.name[5:]) for folder in (output / "checkpoints").glob("step-*")]
+    if not any(step <= last for step in steps):
+        raise ConfigError(
+            f"{output}: has no checkpoint of step {last} or before, where its learning rate was "
+            f"still constant; found steps {', '.join(map(str, sorted(steps))) or 'none'}",
+            "keep more with pretrain.keep_checkpoints and save_every_steps in the next run",
+        )
+    return last
+
+
+def checkpoint_shape(folder: str | Path) -> dict[str, Any]:
+    """Read the model section that a checkpoint was made with, for a run that starts from it.
+
+    Args:
+        folder: a checkpoint, a run folder or a Hugging Face BERT folder.
+
+    Raises:
+        CheckpointError: there is no model there.
+    """
+    path = find_checkpoint(folder) / "config.json"
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read as JSON ({error})") from error
+    if not isinstance(stored, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {stored!r:.60}")
+    names = config_to_dict(Model()).keys() - {"vocab_size"}
+    return {name: stored[name] for name in names if name in stored}
+
+
+def _check_init_from(config: Config) -> Path | None:
+    if config.pretrain.init_from is None:
+        if config.pretrain.reset_embeddings:
+            raise ConfigError(
+                "pretrain.reset_embeddings: there is no pretrain.init_from whose embeddings it "
+                "would reset",
+                "state both, or none",
+            )
+        return None
+    folder = find_checkpoint(config.pretrain.init_from)
+    shape = checkpoint_shape(folder)
+    asked = config_to_dict(config.model)
+    problems = [
+        f"model.{name}: {asked[name]!r}, but {folder} has {shape[name]!r}"
+        for name in sorted(shape.keys() - _MAY_DIFFER)
+        if asked[name] != shape[name]
+    ]
+    if problems:
+        raise ConfigError("; ".join(problems), "leave out what the checkpoint decides")
+    return folder
+
+
+def _weights_fingerprint(folder: Path) -> str:
+    for name in ("model.safetensors", _LEGACY_WEIGHTS):
+        if (folder / name).is_file():
+            return fingerprint_file(folder / name)
+    raise CheckpointError(
+        f"{folder}: has neither model.safetensors nor {_LEGACY_WEIGHTS}",
+        "give a checkpoint or a Hugging Face BERT folder",
+    )
 
 
 def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path) -> None:
@@ -80,12 +196,15 @@ def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path)
         raise ConfigError("; ".join(problems), "change the model section, or rerun make-data")
 
 
-def _check_run_folder(output: Path, resolved: dict[str, Any], *, overwrite: bool) -> None:
+def _check_run_folder(
+    output: Path, resolved: dict[str, Any], *, overwrite: bool
+) -> dict[str, int] | None:
+    """Check that a run that is there is this one, and return what it has decided."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output}: is a file; expected a run folder", "choose another --output")
     # A run that was killed at once has left its lock file and nothing else.
     if not output.exists() or {path.name for path in output.iterdir()} <= {".lock"}:
-        return
+        return None
     if not (output / RUN_CONFIG).is_file():
         raise ConfigError(
             f"{output}: exists and is not a run folder (it has no {RUN_CONFIG})",
@@ -94,11 +213,11 @@ def _check_run_folder(output: Path, resolved: dict[str, Any], *, overwrite: bool
     # Read even if it will be overwritten: other programs have a config.yaml too.
     stored = read_run_config(output)
     if overwrite:
-        return
+        return None
     differences = [
-        f"{name}: was {stored[name]!r:.20}, now {resolved[name]!r:.20}"
-        for name in ("seed", "data")
-        if stored[name] != resolved[name]
+        f"{name}: was {stored.get(name)!r:.20}, now {resolved[name]!r:.20}"
+        for name in ("seed", "data", "init_from")
+        if stored.get(name) != resolved[name]
     ]
     for name, section in (("model", Model), ("pretrain", Pretrain)):
         differences += identity_differences(
@@ -110,3 +229,5 @@ def _check_run_folder(output: Path, resolved: dict[str, Any], *, overwrite: bool
             + "\n  ".join(differences),
             "choose another --output, give the same options, or start again with --overwrite",
         )
+    decided: dict[str, int] = stored["decided"]
+    return decided

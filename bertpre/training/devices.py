@@ -8,8 +8,10 @@ import torch
 from bertpre.errors import TrainingError
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
-PrecisionName = Literal["auto", "fp32", "bf16"]
-Precision = Literal["fp32", "bf16"]
+PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+_AUTOCAST_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def pick_device(name: DeviceName) -> torch.device:
@@ -41,7 +43,7 @@ def pick_precision(name: PrecisionName, device: torch.device) -> Precision:
     if name != "auto":
         return name
     if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     if device.type == "cpu":
         # Private names, so absent ones mean "no": matrix units (AMX) or 512-bit dot products.
         checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
@@ -56,4 +58,4 @@ def autocast(
     """Give the context in which a forward pass runs; parameters stay fp32 in both precisions."""
     if precision == "fp32":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    return torch.autocast(device.type, dtype=_AUTOCAST_TYPES[precision])

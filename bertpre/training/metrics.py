@@ -171,15 +171,23 @@ class Meter:
     @property
     def seconds(self) -> float:
         """Seconds of training so far."""
-        return self._before + time.monotonic() - self._start
+        return self._before + self.seconds_of_call
+
+    @property
+    def seconds_of_call(self) -> float:
+        """Seconds since this call began."""
+        return time.monotonic() - self._start
 
     def wait_for(self, batches: Iterator[list[Batch]]) -> list[Batch]:
         """Take the next batches, and count how long that took."""
         start = time.monotonic()
         taken = next(batches)
         self._waited += time.monotonic() - start
-        self._tokens += sum(len(batch.input_ids) for batch in taken)
         return taken
+
+    def add(self, num_tokens: int) -> None:
+        """Count the real tokens of an update, over all processes."""
+        self._tokens += num_tokens
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:

@@ -1,7 +1,16 @@
-"""The optimizer: AdamW with decoupled decay, and which parameters are decayed."""
+"""AdamW with decoupled decay, or Muon on the encoder's matrices and AdamW on the rest.
+
+Which parameters are decayed, and how the state of all of it is saved by name.
+"""
+
+from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from bertpre.config import schema
+from bertpre.model.bert import MultiHeadAttention
+from bertpre.model.heads import BertForPreTraining
 
 
 def build_optimizer(
@@ -25,19 +34,129 @@ def build_optimizer(
         Loshchilov and Hutter 2019 for the decay. The bias correction, which BERT's own code
         leaves out, is the paper's (Kingma and Ba 2015).
     """
-    decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        # Biases and layer norms are the vectors of the model, everything else is a matrix.
-        (decayed if parameter.ndim >= 2 else plain).append(parameter)
-    groups = [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)
+    return _adamw(
+        list(model.parameters()),
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        betas=betas,
+        eps=eps,
+    )
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
     """Set the rate of the next update in every group."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
+
+
+class PretrainingOptimizer:
+    """What updates the weights in pretraining, as the options name it.
+
+    Muon gives a matrix the update whose singular values are all alike. Its matrices are those of
+    the encoder's layers, with query, key and value apart; embeddings, heads and vectors stay with
+    AdamW. One learning rate serves both, as Muon's updates are scaled to the size of AdamW's.
+
+    Args:
+        model: on its device already.
+        options: the optimizer section.
+
+    Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2 (the scaling).
+    """
+
+    def __init__(self, model: BertForPreTraining, options: schema.Optimizer) -> None:
+        self._parts: list[tuple[nn.Parameter, nn.Parameter, slice]] = []
+        self._named: dict[str, nn.Parameter] = dict(model.named_parameters())
+        matrices = self._take_matrices(model) if options.name == "muon" else {}
+        rest = list(self._named.values())
+        self._named |= matrices
+        adamw = _adamw(
+            rest,
+            learning_rate=options.learning_rate,
+            weight_decay=options.weight_decay,
+            betas=(options.beta1, options.beta2),
+            eps=options.eps,
+        )
+        self._optimizers: list[torch.optim.Optimizer] = [adamw]
+        if matrices:
+            muon = torch.optim.Muon(
+                list(matrices.values()),
+                lr=options.learning_rate,
+                weight_decay=options.weight_decay,
+                momentum=options.momentum,
+                adjust_lr_fn="match_rms_adamw",
+            )
+            self._optimizers.append(muon)
+
+    def _take_matrices(self, model: BertForPreTraining) -> dict[str, nn.Parameter]:
+        """Move the encoder's matrices out of the named parameters, the fused ones in thirds."""
+        fused = {
+            f"{name}.qkv.weight"
+            for name, module in model.named_modules()
+            if isinstance(module, MultiHeadAttention)
+        }
+        prefix = "bert.encoder.layers."
+        names = [n for n, p in self._named.items() if n.startswith(prefix) and p.ndim == 2]
+        matrices = {}
+        for name in names:
+            whole = self._named.pop(name)
+            if name not in fused:
+                matrices[name] = whole
+                continue
+            rows = len(whole) // 3
+            for i, part in enumerate(("query", "key", "value")):
+                place = slice(i * rows, (i + 1) * rows)
+                view = nn.Parameter(whole.data[place])  # the same memory
+                self._parts.append((view, whole, place))
+                matrices[name.replace("qkv", part)] = view
+        return matrices
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Set the rate of the next update."""
+        for optimizer in self._optimizers:
+            set_learning_rate(optimizer, learning_rate)
+
+    def step(self) -> None:
+        """Update the weights from their gradients."""
+        for view, whole, place in self._parts:
+            assert whole.grad is not None
+            view.grad = whole.grad[place]
+        for optimizer in self._optimizers:
+            optimizer.step()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all moments and counts, on the CPU, as ``parameter/moment``."""
+        return {
+            f"{name}/{key}": value.detach().cpu().contiguous()
+            for name, parameter in self._named.items()
+            for optimizer in self._optimizers
+            if parameter in optimizer.state
+            for key, value in optimizer.state[parameter].items()
+        }
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Go back to what `state` returned."""
+        for key, value in state.items():
+            name, _, moment = key.rpartition("/")
+            parameter = self._named[name]
+            owner = next(o for o in self._optimizers if _holds(o, parameter))
+            owner.state[parameter][moment] = value.to(parameter.device)
+
+
+def _holds(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> bool:
+    return any(parameter is held for group in optimizer.param_groups for held in group["params"])
+
+
+def _adamw(
+    parameters: list[nn.Parameter],
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float],
+    eps: float,
+) -> torch.optim.AdamW:
+    # Biases and layer norms are the vectors of the model, everything else is a matrix.
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)

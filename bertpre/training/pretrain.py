@@ -1,7 +1,8 @@
 """The pretrain stage: the training loop on one page."""
 
+import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -10,18 +11,24 @@ from bertpre.artefacts import locked
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import held_out_batches, training_batches
-from bertpre.training.checkpoint import (
-    TrainerState,
-    save_checkpoint,
-    save_final,
-)
-from bertpre.training.checks import check_pretraining
+from bertpre.model.weights import load_hugging_face, read_weights
+from bertpre.training.alarms import Alarms
+from bertpre.training.checkpoint import TrainerState, save_checkpoint, save_final
+from bertpre.training.checks import RunPlan, check_pretraining
+from bertpre.training.distributed import leave_ranks
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves
-from bertpre.training.optim import set_learning_rate
-from bertpre.training.run_folder import remove_old_checkpoints, start_run_folder
-from bertpre.training.schedule import linear_warmup_decay
-from bertpre.training.setup import Setup, restore, set_up, summarize
+from bertpre.training.run_folder import (
+    checkpoint_folder,
+    remove_old_checkpoints,
+    reopen_run,
+    start_run_folder,
+)
+from bertpre.training.setup import Setup, restore, set_up
 from bertpre.training.step import Losses, evaluate, train_step
+from bertpre.training.summary import summarize
+from bertpre.training.trial import largest_micro_batch, steps_within
+
+log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
@@ -60,6 +67,7 @@ def pretrain(
     output: str | Path,
     config: Config | None = None,
     overwrite: bool = False,
+    extend_to: int | None = None,
     dry_run: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[Event], None] = lambda event: None,
@@ -71,6 +79,8 @@ def pretrain(
         output: the run folder.
         config: the experiment; the sections model and pretrain and the seed are used.
         overwrite: start an existing run again from nothing.
+        extend_to: go on with a run, finished or not, to so many steps; its schedule must be
+            constant, or wsd, of which the fall is done again.
         dry_run: check everything, send the summary, and write nothing.
         should_stop: asked after each update; when true, a checkpoint is saved and the call ends.
         on_event: is sent the summary, the progress and the metrics.
@@ -79,97 +89,157 @@ def pretrain(
         BertpreError: options contradict each other, the data or the run; or the loss diverges.
     """
     config, output = config or Config(), Path(output)
-    plan = check_pretraining(data, output=output, config=config, overwrite=overwrite)
+    plan = check_pretraining(
+        data, output=output, config=config, overwrite=overwrite, extend_to=extend_to
+    )
     if plan.is_finished:
-        return PretrainResult(output / "final", config.pretrain.max_steps, True, was_finished=True)
-    setup = set_up(PretrainingData(data), config)
-    on_event(summarize(setup, config))
-    if dry_run:
-        return PretrainResult(None, 0, False)
-    output.mkdir(parents=True, exist_ok=True)
-    lock = output / ".lock"
-    with locked(lock, str(output)):
-        start_run_folder(output, plan.resolved, lock=lock, overwrite=overwrite)
-        return _train(output, setup, should_stop, on_event)
+        assert plan.max_steps is not None
+        return PretrainResult(output / "final", plan.max_steps, True, was_finished=True)
+    try:
+        setup = _set_up(PretrainingData(data), config, plan)
+        is_first = setup.ranks.is_first
+        if is_first:
+            on_event(summarize(setup, config))
+        if dry_run:
+            return PretrainResult(None, 0, False)
+        output.mkdir(parents=True, exist_ok=True)
+        lock = output / ".lock"
+        with locked(lock, str(output)) if is_first else nullcontext():
+            if is_first:
+                if plan.reopened_after is not None:
+                    reopen_run(output, after_step=plan.reopened_after)
+                resolved = {**plan.resolved, "decided": setup.decided()}
+                start_run_folder(output, resolved, lock=lock, overwrite=overwrite)
+            setup.ranks.wait()
+            return _train(output, setup, should_stop, on_event if is_first else lambda event: None)
+    finally:
+        leave_ranks()
+
+
+def _set_up(data: PretrainingData, config: Config, plan: RunPlan) -> Setup:
+    options = config.pretrain
+    setup = set_up(data, config, plan, max_steps=plan.max_steps or 1)
+    if options.micro_batch_size == "auto" and setup.device.type == "cuda" and not plan.decided:
+        setup = replace(setup, micro_batch_size=largest_micro_batch(setup))
+    if plan.max_steps is None and options.max_hours is not None:
+        micro_batch_size, max_steps = setup.micro_batch_size, steps_within(options.max_hours, setup)
+        log.info("%g hours are enough for %d updates at this speed", options.max_hours, max_steps)
+        fresh = set_up(data, config, plan, max_steps=max_steps)
+        setup = replace(fresh, micro_batch_size=micro_batch_size)
+    return setup
 
 
 def _train(
     run: Path, setup: Setup, should_stop: Callable[[], bool], on_event: Callable[[Event], None]
 ) -> PretrainResult:
     """Update, log, evaluate and save until the last step, or until told to stop."""
-    options, data, optimizer = setup.options, setup.data, setup.optimizer
+    options, data, ranks = setup.options, setup.data, setup.ranks
     state = restore(run, setup)
-    metrics_log, meter = MetricsLog(run, step=state.cursor.step), Meter(state.seconds)
-    held_out, saved, stopping = None, None, False
+    metrics_log = MetricsLog(run, step=state.cursor.step) if ranks.is_first else None
+    meter = Meter(state.seconds)
+    alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
+    held_out, saved, stopping, done = None, None, False, _is_done(state, setup)
+
+    def tell(line: Metrics) -> None:
+        if metrics_log is not None:
+            metrics_log.write(line)
+            on_event(line)
+            alarms.look(line)
+
     batches = training_batches(
         data,
         state.cursor,
         seed=setup.seed,
-        global_batch_size=options.global_batch_size,
+        batch_size=setup.batch_size,
         micro_batch_size=setup.micro_batch_size,
         spec=setup.mask_spec,
+        rank=ranks.rank,
+        num_ranks=ranks.size,
         pin=setup.device.type == "cuda",
     )
     with closing(batches):
-        while state.cursor.step < options.max_steps and not stopping:
-            learning_rate = options.optimizer.learning_rate * linear_warmup_decay(
-                state.cursor.step,
-                warmup_steps=round(options.schedule.warmup_ratio * options.max_steps),
-                max_steps=options.max_steps,
-            )
-            set_learning_rate(optimizer, learning_rate)
+        while not done and not stopping:
+            learning_rate = setup.learning_rate(state.cursor.step)
+            setup.optimizer.set_learning_rate(learning_rate)
             result = train_step(
                 setup.model,
-                optimizer,
+                setup.optimizer,
                 meter.wait_for(batches),
                 max_grad_norm=options.optimizer.max_grad_norm,
                 device=setup.device,
                 precision=setup.precision,
                 seed=setup.seed,
                 step=state.cursor.step,
+                ranks=ranks,
+                loss_scale=state.loss_scale,
             )
+            meter.add(result.num_tokens)
+            num_examples = setup.batch_size(state.cursor.step)
             state = replace(
                 state,
-                cursor=state.cursor.advance(options.global_batch_size, size=len(data.records)),
+                cursor=state.cursor.advance(num_examples, size=len(data.records)),
                 tokens_seen=state.tokens_seen + result.num_tokens,
                 seconds=meter.seconds,
+                loss_scale=result.loss_scale,
             )
-            step, is_last = state.cursor.step, state.cursor.step == options.max_steps
-            on_event(Progress(step, options.max_steps, result.losses.mlm_loss))
-            stopping = should_stop()
+            step, is_last = state.cursor.step, state.cursor.step == setup.max_steps
+            on_event(Progress(step, setup.max_steps, result.losses.mlm_loss))
+            hours = options.stop_after_hours or float("inf")
+            wants_stop = should_stop() or meter.seconds_of_call > 3600 * hours
+            stopping = ranks.sum_numbers([wants_stop], setup.device) != [0]
             if step == 1 or is_last or step % options.log_every_steps == 0:
                 rates = meter.rates()
-                line = replace(
-                    _line(state, setup, result.losses),
-                    learning_rate=learning_rate,
-                    grad_norm=result.grad_norm,
-                    tokens_per_second=rates.tokens_per_second,
-                    data_wait_share=rates.data_wait_share,
+                tell(
+                    replace(
+                        _line(state, setup, result.losses),
+                        learning_rate=learning_rate,
+                        grad_norm=result.grad_norm,
+                        **rates._asdict(),
+                    )
                 )
-                metrics_log.write(line)
-                on_event(line)
             if len(data.held_out) and (is_last or step % options.eval_every_steps == 0):
                 with meter.away():
                     held_out = _evaluate(state, setup)
-                    metrics_log.write(held_out)
-                    on_event(held_out)
-                    draw_curves(run)
-            if is_last or stopping or step % options.save_every_steps == 0:
+                    state = state.after_evaluation(held_out.mlm_loss)
+                    tell(held_out)
+                    if ranks.is_first:
+                        draw_curves(run)
+            done = _is_done(state, setup)
+            if done or stopping or _is_worth_saving(state, setup):
                 if held_out is not None and held_out.step == step:
                     state = state.with_candidate(held_out.mlm_loss)
                 with meter.away():
                     saved = _save(run, setup, state)
-    draw_curves(run)
-    if state.cursor.step == options.max_steps:
-        saved = save_final(
-            run,
-            model=setup.model,
-            tokenizer=data.tokenizer,
-            step=state.cursor.step,
-            facts=setup.facts,
-        )
-    is_finished = state.cursor.step == options.max_steps
-    return PretrainResult(saved, state.cursor.step, is_finished, held_out=held_out)
+    if ranks.is_first:
+        draw_curves(run)
+        saved = _finish(run, setup, state) if done else saved
+    return PretrainResult(saved, state.cursor.step, done, held_out=held_out)
+
+
+def _is_done(state: TrainerState, setup: Setup) -> bool:
+    patience = setup.options.early_stopping_evals or setup.max_steps
+    return state.cursor.step == setup.max_steps or state.evals_without_gain >= patience
+
+
+def _is_worth_saving(state: TrainerState, setup: Setup) -> bool:
+    """Tell whether it is time, or early stopping or a longer run may come back to this step."""
+    step, options = state.cursor.step, setup.options
+    can_stop_early = options.early_stopping_evals is not None and len(setup.data.held_out) > 0
+    is_evaluation = step % options.eval_every_steps == 0
+    is_best = can_stop_early and is_evaluation and state.evals_without_gain == 0
+    return step % options.save_every_steps == 0 or is_best or step == setup.branch_step
+
+
+def _finish(run: Path, setup: Setup, state: TrainerState) -> Path:
+    step = state.cursor.step
+    if setup.options.early_stopping_evals is not None and state.best_step not in (None, step):
+        assert state.best_step is not None
+        step = state.best_step
+        load_hugging_face(setup.model, read_weights(checkpoint_folder(run, step)))
+        log.info("the weights are those of step %d, where the held-out loss was lowest", step)
+    return save_final(
+        run, model=setup.model, tokenizer=setup.data.tokenizer, step=step, facts=setup.facts
+    )
 
 
 def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
@@ -185,25 +255,38 @@ def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
 
 
 def _evaluate(state: TrainerState, setup: Setup) -> Metrics:
+    ranks = setup.ranks
     losses = evaluate(
         setup.model,
-        held_out_batches(setup.data, batch_size=setup.micro_batch_size),
+        held_out_batches(
+            setup.data,
+            batch_size=setup.micro_batch_size,
+            rank=ranks.rank,
+            num_ranks=ranks.size,
+        ),
         device=setup.device,
         precision=setup.precision,
+        ranks=ranks,
     )
     line = _line(state, setup, losses)
     return replace(line, split="eval", unigram_loss=setup.unigram_loss)
 
 
 def _save(run: Path, setup: Setup, state: TrainerState) -> Path:
-    folder = save_checkpoint(
-        run,
-        model=setup.model,
-        optimizer=setup.optimizer,
-        state=state,
-        tokenizer=setup.data.tokenizer,
-        facts=setup.facts,
-    )
-    keep = setup.options.keep_checkpoints
-    remove_old_checkpoints(run, keep=keep, best_step=state.best_step)
+    folder = checkpoint_folder(run, state.cursor.step)
+    if setup.ranks.is_first:
+        save_checkpoint(
+            run,
+            model=setup.model,
+            optimizer=setup.optimizer,
+            state=state,
+            tokenizer=setup.data.tokenizer,
+            facts=setup.facts,
+        )
+        remove_old_checkpoints(
+            run,
+            keep=setup.options.keep_checkpoints,
+            kept_steps=(state.best_step, setup.branch_step),
+        )
+    setup.ranks.wait()
     return folder

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,15 @@ def read_run_config(run: Path) -> dict[str, Any]:
     sections: dict[str, Any] = stored if isinstance(stored, dict) else {}
     if not (
         {"seed", "data"} <= sections.keys()
-        and all(isinstance(sections.get(name), dict) for name in ("model", "pretrain"))
+        and all(isinstance(sections.get(name), dict) for name in ("model", "pretrain", "decided"))
     ):
         raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
     return sections
+
+
+def checkpoint_folder(run: Path, step: int) -> Path:
+    """Return where the checkpoint after so many updates is, or would be."""
+    return run / "checkpoints" / f"step-{step:08d}"
 
 
 def newest_whole_checkpoint(run: Path) -> Path | None:
@@ -72,11 +77,26 @@ def newest_whole_checkpoint(run: Path) -> Path | None:
     return None
 
 
-def remove_old_checkpoints(run: Path, *, keep: int, best_step: int | None) -> None:
-    """Keep the newest checkpoints and the best one."""
+def remove_old_checkpoints(run: Path, *, keep: int, kept_steps: Collection[int | None]) -> None:
+    """Keep the newest checkpoints, and those of some steps."""
+    kept = {checkpoint_folder(run, step) for step in kept_steps if step is not None}
     for folder in sorted((run / "checkpoints").glob("step-*"))[:-keep]:
-        if best_step is None or folder.name != f"step-{best_step:08d}":
+        if folder not in kept:
             shutil.rmtree(folder)
+
+
+def reopen_run(run: Path, *, after_step: int) -> None:
+    """Make a finished run unfinished, and remove the checkpoints of later steps.
+
+    Args:
+        run: the run folder.
+        after_step: the last step whose checkpoint stays.
+    """
+    last = checkpoint_folder(run, after_step).name
+    for folder in sorted((run / "checkpoints").glob("step-*")):
+        if folder.name > last:
+            shutil.rmtree(folder)
+    shutil.rmtree(run / "final", ignore_errors=True)
 
 
 def find_checkpoint(path: str | Path) -> Path:

@@ -13,14 +13,20 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import Cursor
 from bertpre.data.masking import MaskSpec
 from bertpre.data.random64 import derive
+from bertpre.errors import ConfigError
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.checkpoint import TrainerState, load_checkpoint
+from bertpre.training.checks import RunPlan
 from bertpre.training.devices import Precision, pick_device, pick_precision
+from bertpre.training.distributed import Ranks, join_ranks
+from bertpre.training.initial_weights import start_from
 from bertpre.training.memory import keep_freed_memory
 from bertpre.training.metrics import unigram_loss
-from bertpre.training.optim import build_optimizer
+from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import newest_whole_checkpoint
+from bertpre.training.schedule import decay_steps, learning_rate_factor, ramp
+from bertpre.training.step import LossScale
 
 log = logging.getLogger(__name__)
 
@@ -34,21 +40,26 @@ class Setup:
 
     Attributes:
         options: the pretrain section.
-        mask_spec: how training masks are drawn.
+        base_spec: how training masks are drawn, but for a rate that moves.
         micro_batch_size: examples in one forward pass.
+        max_steps, warmup_steps: of the run.
+        ranks: the processes that train together.
         unigram_loss: what guessing by word frequency reaches on the held-out examples.
         facts: what a checkpoint's manifest says of the model.
     """
 
     data: PretrainingData
     model: BertForPreTraining
-    optimizer: torch.optim.Optimizer
+    optimizer: PretrainingOptimizer
     options: Pretrain
     seed: int
     device: torch.device
     precision: Precision
-    mask_spec: MaskSpec
+    base_spec: MaskSpec
     micro_batch_size: int
+    max_steps: int
+    warmup_steps: int
+    ranks: Ranks
     unigram_loss: float | None
     facts: dict[str, object]
 
@@ -59,14 +70,72 @@ class Setup:
             "precision": self.precision,
             "micro_batch_size": self.micro_batch_size,
             "threads": torch.get_num_threads(),
+            "ranks": self.ranks.size,
             "torch": torch.__version__,
         }
 
+    def decided(self) -> dict[str, int]:
+        """Return what is settled when a run starts, and stays."""
+        return {
+            "max_steps": self.max_steps,
+            "warmup_steps": self.warmup_steps,
+            "micro_batch_size": self.micro_batch_size,
+        }
 
-def set_up(data: PretrainingData, config: Config) -> Setup:
-    """Build the model with fresh weights, and its optimizer, on the device."""
+    def learning_rate(self, step: int) -> float:
+        """Return the rate of the update that follows ``step`` updates."""
+        factor = learning_rate_factor(
+            step,
+            schedule=self.options.schedule,
+            warmup_steps=self.warmup_steps,
+            max_steps=self.max_steps,
+        )
+        return self.options.optimizer.learning_rate * factor
+
+    @property
+    def branch_step(self) -> int | None:
+        """The last step before wsd falls, from which a longer run can go on."""
+        if self.options.schedule.name != "wsd":
+            return None
+        return self.max_steps - decay_steps(self.options.schedule, self.max_steps)
+
+    def batch_size(self, step: int) -> int:
+        """Return the examples of the update that follows ``step`` updates, over all ranks."""
+        options = self.options
+        initial = options.initial_global_batch_size or options.global_batch_size
+        num_steps = max(1, round(options.batch_ramp_ratio * self.max_steps))
+        return round(ramp(step, initial, options.global_batch_size, num_steps=num_steps))
+
+    def mask_spec(self, step: int) -> MaskSpec:
+        """Return how masks are drawn in the update that follows ``step`` updates."""
+        final = self.options.final_mlm_probability
+        if final is None:
+            return self.base_spec
+        rate = ramp(step, self.base_spec.probability, final, num_steps=self.max_steps)
+        return replace(self.base_spec, probability=rate)
+
+
+def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: int) -> Setup:
+    """Build the model, its optimizer and all that the loop needs, on the device.
+
+    Args:
+        data: what will be trained on.
+        config: the experiment.
+        plan: what the checks found; on resume it holds what was decided before.
+        max_steps: updates in the run.
+
+    Raises:
+        BertpreError: the device is not there, or the initial weights do not fit.
+    """
     options = config.pretrain
     device = pick_device(options.device)
+    ranks = join_ranks(device)
+    smallest = min(options.global_batch_size, options.initial_global_batch_size or 2**31)
+    if ranks.size > smallest:
+        raise ConfigError(
+            f"{ranks.size} processes, but a global batch of {smallest} examples",
+            "start fewer, or raise pretrain.global_batch_size",
+        )
     if device.type == "cpu":
         keep_freed_memory()
     if options.deterministic:
@@ -79,34 +148,34 @@ def set_up(data: PretrainingData, config: Config) -> Setup:
     # A generator of its own, so that nothing else can change the initial weights.
     generator = torch.Generator().manual_seed(derive(config.seed, "init"))
     initialize(model, config.model.initializer_range, generator)
+    if plan.init_from is not None:
+        start_from(plan.init_from, model, data.tokenizer, reset_embeddings=options.reset_embeddings)
+    model.bert.encoder.is_checkpointed = options.gradient_checkpointing
     model.to(device)
-    optimizer = build_optimizer(
-        model,
-        learning_rate=options.optimizer.learning_rate,
-        weight_decay=options.optimizer.weight_decay,
-        betas=(options.optimizer.beta1, options.optimizer.beta2),
-        eps=options.optimizer.eps,
-    )
-    mask_spec = data.mask_spec
+    base_spec = data.mask_spec
     if options.mlm_probability is not None:
-        mask_spec = replace(mask_spec, probability=options.mlm_probability)
-    fitting = max(1, _MICRO_BATCH_TOKENS // data.max_seq_length)
+        base_spec = replace(base_spec, probability=options.mlm_probability)
+    decided = plan.decided or {}
+    warmup_steps = round(options.schedule.warmup_ratio * max_steps)
     return Setup(
         data=data,
         model=model,
-        optimizer=optimizer,
+        optimizer=PretrainingOptimizer(model, options.optimizer),
         options=options,
         seed=config.seed,
         device=device,
         precision=pick_precision(options.precision, device),
-        mask_spec=mask_spec,
-        micro_batch_size=options.micro_batch_size or min(options.global_batch_size, fitting),
+        base_spec=base_spec,
+        micro_batch_size=_micro_batch_size(options, data, decided.get("micro_batch_size")),
+        max_steps=max_steps,
+        warmup_steps=decided.get("warmup_steps", warmup_steps),
+        ranks=ranks,
         unigram_loss=unigram_loss(data),
         facts={
             "data": data.manifest["fingerprint"],
             "objective": data.objective,
             "max_seq_length": data.max_seq_length,
-            "max_steps": options.max_steps,
+            "max_steps": max_steps,
             "seed": config.seed,
         },
     )
@@ -125,6 +194,9 @@ def restore(run: Path, setup: Setup) -> TrainerState:
             seconds=0.0,
             best_step=None,
             best_loss=None,
+            lowest_loss=None,
+            evals_without_gain=0,
+            loss_scale=LossScale() if setup.precision == "fp16" else None,
             execution=now,
         )
     state = load_checkpoint(folder, model=setup.model, optimizer=setup.optimizer)
@@ -141,39 +213,12 @@ def restore(run: Path, setup: Setup) -> TrainerState:
                 before,
                 now[name],
             )
-    return replace(state, execution=now)
+    loss_scale = (state.loss_scale or LossScale()) if setup.precision == "fp16" else None
+    return replace(state, execution=now, loss_scale=loss_scale)
 
 
-def summarize(setup: Setup, config: Config) -> dict[str, str]:
-    """Describe a run before it starts, name by name, for people."""
-    data, options = setup.data, setup.options
-    report = data.manifest["report"]
-    examples = options.max_steps * options.global_batch_size
-    epochs = examples / len(data.records)
-    micro_batches = -(-options.global_batch_size // setup.micro_batch_size)
-    parameters = sum(parameter.numel() for parameter in setup.model.parameters())
-    shape = config.model
-    return {
-        "model": f"{shape.num_hidden_layers} layers x {shape.hidden_size}, "
-        f"{shape.num_attention_heads} heads, {parameters / 1e6:.1f} M parameters",
-        "vocabulary": f"{data.tokenizer.vocab_size:,}",
-        "objective": f"{data.objective}, {setup.mask_spec.probability:.0%} predicted, "
-        f"{'static' if data.static_masks else 'dynamic'} masks",
-        "examples": f"{len(data.records):,} of up to {data.max_seq_length} tokens "
-        f"({data.manifest['report']['mean_length']:.0f} on average), "
-        f"{len(data.held_out):,} held out",
-        "updates": f"{options.max_steps:,} of {options.global_batch_size} examples "
-        f"({_count(micro_batches, 'forward pass', 'forward passes')} each)",
-        "epochs": f"{epochs:.1f}, {epochs * report['tokens_per_epoch'] / 1e6:,.1f} M tokens",
-        "learning rate": f"{options.optimizer.learning_rate:g}, "
-        f"{options.schedule.warmup_ratio:.0%} warm-up, then linear to 0",
-        "device": f"{setup.device.type}, {setup.precision}"
-        + (f", {_count(torch.get_num_threads(), 'thread')}" if setup.device.type == "cpu" else ""),
-        "word frequencies alone": "nothing is held out"
-        if setup.unigram_loss is None
-        else f"held-out MLM loss {setup.unigram_loss:.3f}",
-    }
-
-
-def _count(number: int, one: str, several: str | None = None) -> str:
-    return f"{number} {one}" if number == 1 else f"{number} {several or one + 's'}"
+def _micro_batch_size(options: Pretrain, data: PretrainingData, decided: int | None) -> int:
+    fitting = max(1, _MICRO_BATCH_TOKENS // data.max_seq_length)
+    if isinstance(options.micro_batch_size, int):
+        return options.micro_batch_size
+    return decided or min(options.global_batch_size, fitting)

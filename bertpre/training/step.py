@@ -2,16 +2,59 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from bertpre.data.loader import Batch
 from bertpre.errors import TrainingError
-from bertpre.model.heads import BertForPreTraining
+from bertpre.model.heads import BertForPreTraining, PretrainingLoss
 from bertpre.training.devices import Precision, autocast
+from bertpre.training.distributed import ALONE, Ranks, exact_dtype
 from bertpre.training.dropout import seed_dropout
+
+_MOST_SKIPPED = 20  # updates in a row whose fp16 gradients overflow, after which something is wrong
+_GROW_AFTER = 2000  # updates without overflow
+
+
+class CanStep(Protocol):
+    """An optimizer, or several as one."""
+
+    def step(self) -> object:
+        """Update the weights from their gradients."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossScale:
+    """What fp16 multiplies the loss by, so that small gradients do not vanish.
+
+    Attributes:
+        value: the factor, a power of two.
+        good_updates: since it last changed.
+        skipped: updates that were left out as their gradients overflowed.
+        skipped_in_a_row: of these, those just now.
+
+    Source: Micikevicius et al. 2018, section 3.2.
+    """
+
+    value: float = 2.0**16
+    good_updates: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+
+    def after(self, *, is_finite: bool) -> "LossScale":
+        """Return the scale of the next update."""
+        if not is_finite:
+            return LossScale(
+                value=self.value / 2,
+                skipped=self.skipped + 1,
+                skipped_in_a_row=self.skipped_in_a_row + 1,
+            )
+        if self.good_updates + 1 == _GROW_AFTER:
+            return LossScale(value=self.value * 2, skipped=self.skipped)
+        return replace(self, good_updates=self.good_updates + 1, skipped_in_a_row=0)
 
 
 class Losses(NamedTuple):
@@ -30,16 +73,18 @@ class StepResult(NamedTuple):
         losses: of the global batch.
         grad_norm: global norm of the gradient, before clipping.
         num_tokens: real tokens in the global batch.
+        loss_scale: of the next update; None but in fp16.
     """
 
     losses: Losses
     grad_norm: float
     num_tokens: int
+    loss_scale: LossScale | None
 
 
 def train_step(
     model: BertForPreTraining,
-    optimizer: torch.optim.Optimizer,
+    optimizer: CanStep,
     micro_batches: Sequence[Batch],
     *,
     max_grad_norm: float,
@@ -47,25 +92,41 @@ def train_step(
     precision: Precision,
     seed: int,
     step: int,
+    ranks: Ranks = ALONE,
+    loss_scale: LossScale | None = None,
 ) -> StepResult:
     """Do one update from the gradient of the global batch.
 
     Args:
         model, optimizer: what is updated; the learning rate is set already.
-        micro_batches: the global batch, in parts that fit on the device.
+        micro_batches: this process's part of the global batch, in parts that fit on the device.
         max_grad_norm: global norm that the gradient is clipped to.
         device, precision: where and how the forward pass runs.
         seed, step: decide dropout.
+        ranks: the processes that make this update together.
+        loss_scale: of this update, in fp16.
 
     Raises:
-        TrainingError: the loss or the gradient is not finite; nothing has been updated.
+        TrainingError: the loss or the gradient is not finite; nothing has been updated. In fp16 a
+            gradient may overflow, which leaves the update out, but not 20 times in a row.
     """
     model.train()
     sums = accumulate_gradients(
-        model, micro_batches, device=device, precision=precision, seed=seed, step=step
+        model,
+        micro_batches,
+        device=device,
+        precision=precision,
+        seed=seed,
+        step=step,
+        ranks=ranks,
+        scale=1.0 if loss_scale is None else loss_scale.value,
     )
     grad_norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
-    losses = _means(sums, micro_batches)
+    losses = sums.means()
+    if loss_scale is not None and math.isfinite(losses.mlm_loss + (losses.nsp_loss or 0)):
+        loss_scale = loss_scale.after(is_finite=math.isfinite(grad_norm))
+        if 0 < loss_scale.skipped_in_a_row < _MOST_SKIPPED:
+            return StepResult(losses, grad_norm, sums.num_tokens, loss_scale)
     if not (math.isfinite(grad_norm) and math.isfinite(losses.mlm_loss + (losses.nsp_loss or 0))):
         raise TrainingError(
             f"update {step + 1}: MLM loss {losses.mlm_loss}, NSP loss {losses.nsp_loss}, gradient "
@@ -74,8 +135,7 @@ def train_step(
             "checkpoint is intact",
         )
     optimizer.step()
-    num_tokens = sum(len(batch.input_ids) for batch in micro_batches)
-    return StepResult(losses, grad_norm, num_tokens)
+    return StepResult(losses, grad_norm, sums.num_tokens, loss_scale)
 
 
 def accumulate_gradients(
@@ -86,30 +146,38 @@ def accumulate_gradients(
     precision: Precision,
     seed: int,
     step: int,
-) -> Tensor:
+    ranks: Ranks = ALONE,
+    scale: float = 1.0,
+) -> "Sums":
     """Leave the gradient of the global batch's loss in the parameters.
 
     The loss is a sum over predicted tokens divided by their number in the whole global batch (and
     the same for pairs). A mean of micro-batch means would weigh tokens by their neighbours' number.
 
-    Returns:
-        Sums over the global batch, float64, (4,): MLM loss, MLM correct, NSP loss, NSP correct.
+    Args:
+        model, micro_batches, device, precision, seed, step, ranks: see `train_step`.
+        scale: what the loss is multiplied by on the way, against underflow.
     """
     model.zero_grad(set_to_none=True)
-    num_predicted = sum(len(batch.mlm_labels) for batch in micro_batches)
-    num_pairs = sum(len(batch.cu_seqlens) - 1 for batch in micro_batches)
-    sums = torch.zeros(4, dtype=torch.float64, device=device)
+    num_predicted, num_pairs, num_tokens = ranks.sum_numbers(_counts(micro_batches), device)
+    sums = torch.zeros(4, dtype=exact_dtype(device), device=device)
     for micro_step, micro_batch in enumerate(micro_batches):
         batch = micro_batch.to(device)
-        seed_dropout(seed, step, micro_step)
+        seed_dropout(seed, step, micro_step, ranks.rank)
         with autocast(device, precision):
             loss = model.loss(batch)
         total = loss.mlm_loss_sum / num_predicted
         if loss.nsp_loss_sum is not None:
             total = total + loss.nsp_loss_sum / num_pairs
-        total.backward()  # type: ignore[no-untyped-call]
+        (total * scale).backward()  # type: ignore[no-untyped-call]
         sums += _as_row(loss)
-    return sums
+    ranks.sum_gradients(model.parameters())
+    if scale != 1:
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= scale
+    has_pairs = micro_batches[0].nsp_labels is not None
+    return Sums(ranks.sum(sums), int(num_predicted), int(num_pairs) * has_pairs, int(num_tokens))
 
 
 @torch.no_grad()
@@ -119,35 +187,61 @@ def evaluate(
     *,
     device: torch.device,
     precision: Precision,
+    ranks: Ranks = ALONE,
 ) -> Losses:
     """Measure a model on batches, without dropout; they have at least one example in all."""
     model.eval()
-    sums = torch.zeros(4, dtype=torch.float64, device=device)
-    shapes = []
+    sums = torch.zeros(4, dtype=exact_dtype(device), device=device)
+    counts, with_pairs = [0.0, 0.0, 0.0], False
     for held_out in batches:
         batch = held_out.to(device)
         with autocast(device, precision):
             sums += _as_row(model.loss(batch))
-        shapes.append(held_out)
-    return _means(sums, shapes)
+        counts = [before + now for before, now in zip(counts, _counts([held_out]), strict=True)]
+        with_pairs = held_out.nsp_labels is not None
+    num_predicted, num_pairs, num_tokens = ranks.sum_numbers(counts, device)
+    return Sums(
+        ranks.sum(sums), int(num_predicted), int(num_pairs) * with_pairs, int(num_tokens)
+    ).means()
 
 
-def _as_row(loss: object) -> Tensor:
-    values = [getattr(loss, name) for name in ("mlm_loss_sum", "mlm_correct")]
-    values += [getattr(loss, name) for name in ("nsp_loss_sum", "nsp_correct")]
-    zero = torch.zeros((), dtype=torch.float64, device=values[0].device)
-    return torch.stack([zero if value is None else value.detach().double() for value in values])
+class Sums(NamedTuple):
+    """What the losses of some batches add up to.
+
+    Attributes:
+        values: (4,), float64 where the device has it: MLM loss, MLM correct, NSP loss, NSP correct.
+        num_predicted: tokens that were predicted.
+        num_pairs: 0 without next-sentence prediction.
+        num_tokens: real tokens.
+    """
+
+    values: Tensor
+    num_predicted: int
+    num_pairs: int
+    num_tokens: int
+
+    def means(self) -> Losses:
+        """Divide by the counts."""
+        mlm_loss, mlm_correct, nsp_loss, nsp_correct = self.values.tolist()
+        mlm = mlm_loss / self.num_predicted, mlm_correct / self.num_predicted
+        if self.num_pairs == 0:
+            return Losses(*mlm, None, None)
+        return Losses(*mlm, nsp_loss / self.num_pairs, nsp_correct / self.num_pairs)
 
 
-def _means(sums: Tensor, batches: Sequence[Batch]) -> Losses:
-    mlm_loss, mlm_correct, nsp_loss, nsp_correct = sums.tolist()
-    num_predicted = sum(len(batch.mlm_labels) for batch in batches)
-    if batches[0].nsp_labels is None:
-        return Losses(mlm_loss / num_predicted, mlm_correct / num_predicted, None, None)
-    num_pairs = sum(len(batch.cu_seqlens) - 1 for batch in batches)
-    return Losses(
-        mlm_loss / num_predicted,
-        mlm_correct / num_predicted,
-        nsp_loss / num_pairs,
-        nsp_correct / num_pairs,
-    )
+def _counts(batches: Sequence[Batch]) -> list[float]:
+    """Count predictions, sequences and tokens."""
+    return [
+        float(sum(len(batch.mlm_labels) for batch in batches)),
+        float(sum(len(batch.cu_seqlens) - 1 for batch in batches)),
+        float(sum(len(batch.input_ids) for batch in batches)),
+    ]
+
+
+def _as_row(loss: PretrainingLoss) -> Tensor:
+    device = loss.mlm_loss_sum.device
+    row = torch.zeros(4, dtype=exact_dtype(device), device=device)
+    for i, value in enumerate(loss):
+        if value is not None:
+            row[i] = value.detach()
+    return row

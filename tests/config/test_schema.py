@@ -15,7 +15,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 # Scripts and stored config.yaml files rely on these names: change them knowingly.
 FREE_NAMES = """
 make_data.workers
-pretrain.micro_batch_size
+pretrain.micro_batch_size pretrain.stop_after_hours pretrain.init_from
 pretrain.device pretrain.precision pretrain.deterministic
 pretrain.log_every_steps pretrain.eval_every_steps pretrain.save_every_steps
 pretrain.keep_checkpoints
@@ -47,7 +47,11 @@ model.attention_probs_dropout_prob model.max_position_embeddings model.type_voca
 model.layer_norm_eps model.initializer_range model.norm model.position_embeddings
 pretrain.optimizer.learning_rate pretrain.optimizer.weight_decay pretrain.optimizer.beta1
 pretrain.optimizer.beta2 pretrain.optimizer.eps pretrain.optimizer.max_grad_norm
-pretrain.schedule.warmup_ratio
+pretrain.optimizer.name pretrain.optimizer.momentum
+pretrain.schedule.name pretrain.schedule.warmup_ratio pretrain.schedule.decay_ratio
+pretrain.max_epochs pretrain.max_tokens pretrain.max_hours pretrain.early_stopping_evals
+pretrain.initial_global_batch_size pretrain.batch_ramp_ratio pretrain.final_mlm_probability
+pretrain.reset_embeddings pretrain.gradient_checkpointing
 pretrain.max_steps pretrain.global_batch_size pretrain.mlm_probability
 finetune.format finetune.text_column finetune.label_column finetune.header
 finetune.dev_fraction finetune.max_seq_length finetune.learning_rate finetune.num_epochs

@@ -21,9 +21,9 @@ def take(
         data,
         cursor or Cursor(),
         seed=3,
-        global_batch_size=16,
+        batch_size=lambda step: 16,
         micro_batch_size=micro_batch_size,
-        spec=data.mask_spec,
+        spec=lambda step: data.mask_spec,
     )
     try:
         return list(itertools.islice(batches, count))

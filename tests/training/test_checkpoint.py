@@ -12,13 +12,15 @@ from bertpre.training.checkpoint import (
     save_checkpoint,
     save_final,
 )
+from bertpre.training.checks import check_pretraining
 from bertpre.training.run_folder import find_checkpoint, remove_old_checkpoints
 from bertpre.training.setup import Setup, restore, set_up
 
 
 @pytest.fixture
-def setup(tiny_data: Path, tiny_config: Config) -> Setup:
-    return set_up(PretrainingData(tiny_data), tiny_config)
+def setup(tmp_path: Path, tiny_data: Path, tiny_config: Config) -> Setup:
+    plan = check_pretraining(tiny_data, output=tmp_path / "new", config=tiny_config)
+    return set_up(PretrainingData(tiny_data), tiny_config, plan, max_steps=12)
 
 
 def save(run: Path, setup: Setup) -> Path:
@@ -39,19 +41,17 @@ def save(run: Path, setup: Setup) -> Path:
 def test_weights_and_moments_come_back_bit_by_bit(tmp_path: Path, setup: Setup) -> None:
     folder = save(tmp_path, setup)
     weights = {name: value.clone() for name, value in setup.model.state_dict().items()}
-    moments = {
-        name: {key: value.clone() for key, value in setup.optimizer.state[parameter].items()}
-        for name, parameter in setup.model.named_parameters()
-    }
+    moments = {name: value.clone() for name, value in setup.optimizer.state().items()}
     setup.optimizer.step()
 
     load_checkpoint(folder, model=setup.model, optimizer=setup.optimizer)
 
     for name, value in setup.model.state_dict().items():
         assert torch.equal(value, weights[name]), name
-    for name, parameter in setup.model.named_parameters():
-        for key, value in setup.optimizer.state[parameter].items():
-            assert torch.equal(value, moments[name][key]), (name, key)
+    assert setup.optimizer.state().keys() == moments.keys()
+    assert {name.rpartition("/")[2] for name in moments} == {"step", "exp_avg", "exp_avg_sq"}
+    for name, value in setup.optimizer.state().items():
+        assert torch.equal(value, moments[name]), name
 
 
 def test_a_manifest_says_what_the_checkpoint_was_made_from(tmp_path: Path, setup: Setup) -> None:
@@ -114,7 +114,7 @@ def test_old_checkpoints_go_but_for_the_best(tmp_path: Path) -> None:
     for step in range(1, 7):
         (tmp_path / f"checkpoints/step-{step:08d}").mkdir(parents=True)
 
-    remove_old_checkpoints(tmp_path, keep=2, best_step=3)
+    remove_old_checkpoints(tmp_path, keep=2, kept_steps=(3, None))
 
     kept = sorted(path.name[-1] for path in (tmp_path / "checkpoints").iterdir())
     assert kept == ["3", "5", "6"]

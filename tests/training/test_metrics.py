@@ -97,6 +97,7 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
     meter, batches = Meter(seconds_before=50.0), slow_batches()
     meter.wait_for(batches)
     clock[0] += 3.0  # an update
+    meter.add(len(batch.input_ids))
     with meter.away():
         clock[0] += 16.0  # an evaluation
 

@@ -1,0 +1,83 @@
+"""Several processes that train one model: the only place that knows of torch.distributed.
+
+``torchrun`` starts them and says by the environment how many there are. Each takes a slice of every
+global batch; gradients and counts are summed, so that all make the same update.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class Ranks(NamedTuple):
+    """Which of how many processes this is; alone, rank 0 of 1."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes and speaks."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add up a tensor over all processes, in place."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_numbers(self, numbers: Sequence[float], device: torch.device) -> list[float]:
+        """Add up some numbers over all processes."""
+        if self.size == 1:
+            return list(numbers)
+        tensor = torch.tensor(numbers, dtype=exact_dtype(device), device=device)
+        summed: list[float] = self.sum(tensor).tolist()
+        return summed
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Add up the gradients over all processes: one message, summed in the same order always."""
+        if self.size == 1:
+            return
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
+        parts = flat.split([gradient.numel() for gradient in gradients])  # type: ignore[no-untyped-call]
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+ALONE = Ranks()
+
+
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """Return what counts are added up in: float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def join_ranks(device: torch.device) -> Ranks:
+    """Join the processes that torchrun started with this one, if it did.
+
+    Args:
+        device: where this process trains; a GPU is chosen by the local rank.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return ALONE
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def leave_ranks() -> None:
+    """Leave the group, so that the others need not wait for this process to end."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,62 @@
+"""What a run is about to do, in words and numbers, before it starts."""
+
+import torch
+
+from bertpre.config.schema import Config
+from bertpre.training.setup import Setup
+
+_FALLS = {
+    "linear": "then linear to 0",
+    "cosine": "then a cosine to 0",
+    "constant": "then constant",
+    "wsd": "then constant, linear to 0 over the last {decay:.0%}",
+}
+
+
+def summarize(setup: Setup, config: Config) -> dict[str, str]:
+    """Describe a run before it starts, name by name, for people."""
+    data, options, shape = setup.data, setup.options, config.model
+    report = data.manifest["report"]
+    examples = sum(map(setup.batch_size, range(setup.max_steps)))
+    epochs = examples / len(data.records)
+    share = -(-options.global_batch_size // setup.ranks.size)
+    micro_batches = -(-share // setup.micro_batch_size)
+    parameters = sum(parameter.numel() for parameter in setup.model.parameters())
+    moments = 1 if options.optimizer.name == "muon" else 2
+    size = f"{options.global_batch_size} examples"
+    if options.initial_global_batch_size is not None:
+        size = f"{options.initial_global_batch_size} to {size}"
+    rate = f"{setup.base_spec.probability:.0%}"
+    if options.final_mlm_probability is not None:
+        rate += f" to {options.final_mlm_probability:.0%}"
+    fall = _FALLS[options.schedule.name].format(decay=options.schedule.decay_ratio)
+    rows = {
+        "model": f"{shape.num_hidden_layers} layers x {shape.hidden_size}, "
+        f"{shape.num_attention_heads} heads, {parameters / 1e6:.1f} M parameters",
+        "vocabulary": f"{data.tokenizer.vocab_size:,}",
+        "objective": f"{data.objective}, {rate} predicted, "
+        f"{'static' if data.static_masks else 'dynamic'} masks",
+        "examples": f"{len(data.records):,} of up to {data.max_seq_length} tokens "
+        f"({report['mean_length']:.0f} on average), {len(data.held_out):,} held out",
+        "updates": f"{setup.max_steps:,} of {size} "
+        f"({_count(micro_batches, 'forward pass', 'forward passes')} each)",
+        "epochs": f"{epochs:.1f}, {epochs * report['tokens_per_epoch'] / 1e6:,.1f} M tokens",
+        "optimizer": f"{options.optimizer.name}, rate {options.optimizer.learning_rate:g}, "
+        f"{setup.warmup_steps:,} steps of warm-up, {fall}",
+        "device": f"{setup.device.type}, {setup.precision}"
+        + (f", {_count(torch.get_num_threads(), 'thread')}" if setup.device.type == "cpu" else "")
+        + (f", {setup.ranks.size} processes" if setup.ranks.size > 1 else ""),
+        # fp32 weights, gradients and moments; a checkpoint has no gradients.
+        "memory": f"{parameters * 4 * (2 + moments) / 1e6:,.0f} MB and what a forward pass takes; "
+        f"{parameters * 4 * (1 + moments) / 1e6:,.0f} MB of disk for a checkpoint",
+        "word frequencies alone": "nothing is held out"
+        if setup.unigram_loss is None
+        else f"held-out MLM loss {setup.unigram_loss:.3f}",
+    }
+    if options.init_from is not None:
+        rows["starts from"] = str(options.init_from)
+    return rows
+
+
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

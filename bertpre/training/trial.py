@@ -1,0 +1,111 @@
+"""What can only be tried before a run: how fast it is, and how much fits on the device."""
+
+import itertools
+import time
+from contextlib import closing
+
+import numpy as np
+import torch
+
+from bertpre.data.loader import Cursor, collate, held_out_batches, training_batches
+from bertpre.errors import ConfigError
+from bertpre.training.setup import Setup
+from bertpre.training.step import LossScale, accumulate_gradients, evaluate, train_step
+
+_UNTIMED_UPDATES, _TIMED_UPDATES = 3, 20
+
+
+def steps_within(hours: float, setup: Setup) -> int:
+    """Return how many updates fit in a time, evaluations included, by trying some.
+
+    Leaves the model trained a little: set it up again afterwards.
+
+    Args:
+        hours: for the whole run.
+        setup: of the run, its ``max_steps`` being of no matter.
+
+    Raises:
+        ConfigError: not even one update fits.
+    """
+    batches = training_batches(
+        setup.data,
+        Cursor(),
+        seed=setup.seed,
+        batch_size=lambda step: setup.options.global_batch_size,
+        micro_batch_size=setup.micro_batch_size,
+        spec=lambda step: setup.base_spec,
+        rank=setup.ranks.rank,
+        num_ranks=setup.ranks.size,
+    )
+    start = time.monotonic()
+    with closing(batches):
+        for step, batch in zip(range(_UNTIMED_UPDATES + _TIMED_UPDATES), batches, strict=False):
+            if step == _UNTIMED_UPDATES:
+                start = time.monotonic()
+            train_step(
+                setup.model,
+                setup.optimizer,
+                batch,
+                max_grad_norm=setup.options.optimizer.max_grad_norm,
+                device=setup.device,
+                precision=setup.precision,
+                seed=setup.seed,
+                step=step,
+                ranks=setup.ranks,
+                loss_scale=LossScale() if setup.precision == "fp16" else None,
+            )
+    seconds = (time.monotonic() - start) / _TIMED_UPDATES
+    seconds += _evaluation_seconds(setup) / setup.options.eval_every_steps
+    # All processes must decide the same.
+    (total,) = setup.ranks.sum_numbers([seconds], setup.device)
+    steps = int(hours * 3600 / (total / setup.ranks.size))
+    if steps < 1:
+        raise ConfigError(
+            f"pretrain.max_hours: {hours:g}, but one update takes {seconds:.1f} seconds",
+            "raise it, or make the batch or the model smaller",
+        )
+    return steps
+
+
+def _evaluation_seconds(setup: Setup) -> float:
+    if not len(setup.data.held_out):
+        return 0.0
+    size, start = setup.micro_batch_size, time.monotonic()
+    first = itertools.islice(held_out_batches(setup.data, batch_size=size), 1)
+    evaluate(setup.model, first, device=setup.device, precision=setup.precision)
+    num_batches = len(setup.data.held_out) / size / setup.ranks.size
+    return (time.monotonic() - start) * max(1.0, num_batches)
+
+
+def largest_micro_batch(setup: Setup) -> int:
+    """Return how many of the longest examples fit on a GPU in one pass, a power of two or all."""
+    data = setup.data
+    share = -(-setup.options.global_batch_size // setup.ranks.size)
+    by_length = np.argsort(
+        data.records["a_length"].astype(np.int64) + data.records["b_length"], kind="stable"
+    )
+    fitting, size = 1, 1
+    while size < 2 * share:
+        tried = min(size, share)
+        longest = by_length[-tried:]
+        examples = data.training_examples(
+            longest, epochs=np.zeros_like(longest), seed=setup.seed, spec=setup.base_spec
+        )
+        try:
+            accumulate_gradients(
+                setup.model,
+                [collate(examples)],
+                device=setup.device,
+                precision=setup.precision,
+                seed=setup.seed,
+                step=0,
+            )
+        except torch.OutOfMemoryError:
+            setup.model.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+            break
+        fitting, size = tried, 2 * size
+    # The process with the least room decides for all.
+    room = [0.0] * setup.ranks.size
+    room[setup.ranks.rank] = float(fitting)
+    return int(min(setup.ranks.sum_numbers(room, setup.device)))
