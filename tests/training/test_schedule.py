@@ -1,6 +1,14 @@
+import math
+
 import pytest
 
-from bertpre.training.schedule import linear_warmup_decay
+from bertpre.config.schema import Schedule
+from bertpre.training.schedule import (
+    decay_steps,
+    learning_rate_factor,
+    linear_warmup_decay,
+    ramp,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,3 +24,34 @@ def test_without_warmup_the_first_update_has_the_peak_rate() -> None:
     factors = [linear_warmup_decay(step, warmup_steps=0, max_steps=4) for step in range(4)]
 
     assert factors == [1, 0.75, 0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    # By hand for 2 warm-up updates of 10, wsd falling over the last 4.
+    [
+        ("linear", [1 / 2, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]),
+        ("constant", [1 / 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+        ("wsd", [1 / 2, 1, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4]),
+        ("cosine", [1 / 2, 1, *((1 + math.cos(math.pi * i / 8)) / 2 for i in range(8))]),
+    ],
+)
+def test_each_schedule_is_its_curve(name: str, factors: list[float]) -> None:
+    schedule = Schedule(name=name, decay_ratio=0.4)  # type: ignore[arg-type]
+
+    found = [
+        learning_rate_factor(step, schedule=schedule, warmup_steps=2, max_steps=10)
+        for step in range(10)
+    ]
+
+    assert found == pytest.approx(factors)
+
+
+def test_wsd_falls_for_one_step_at_least() -> None:
+    assert decay_steps(Schedule(name="wsd", decay_ratio=0.01), 10) == 1
+    assert decay_steps(Schedule(name="wsd", decay_ratio=0.25), 10) == 2  # half to even
+
+
+def test_a_ramp_is_a_line_that_stays_at_its_end() -> None:
+    assert [ramp(step, 8, 32, num_steps=4) for step in range(7)] == [8, 14, 20, 26, 32, 32, 32]
+    assert ramp(5, 0.3, 0.15, num_steps=10) == pytest.approx(0.225)

@@ -12,7 +12,13 @@ from bertpre.errors import TrainingError
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining, pretraining_loss
 from bertpre.training.optim import build_optimizer
-from bertpre.training.step import accumulate_gradients, evaluate, train_step
+from bertpre.training.step import (
+    LossScale,
+    StepResult,
+    accumulate_gradients,
+    evaluate,
+    train_step,
+)
 
 CPU = torch.device("cpu")
 
@@ -161,3 +167,83 @@ def test_pretraining_loss_of_uniform_logits_is_the_logarithm_of_the_choices() ->
     assert loss.mlm_loss_sum.item() == pytest.approx(6 * 3.912023, rel=1e-6)  # ln 50
     assert loss.nsp_loss_sum is not None
     assert loss.nsp_loss_sum.item() == pytest.approx(3 * 0.693147, rel=1e-5)  # ln 2
+
+
+def test_fp16_leaves_out_updates_whose_gradients_overflow() -> None:
+    scale = LossScale()
+
+    halved = scale.after(is_finite=False)
+    again = halved.after(is_finite=False)
+    good = again.after(is_finite=True)
+
+    assert (halved.value, again.value, good.value) == (2.0**15, 2.0**14, 2.0**14)
+    assert (again.skipped, again.skipped_in_a_row) == (2, 2)
+    assert (good.skipped, good.skipped_in_a_row, good.good_updates) == (2, 0, 1)
+
+
+def test_fp16_doubles_the_scale_after_two_thousand_good_updates() -> None:
+    scale = LossScale(value=8.0)
+
+    for _ in range(1999):
+        scale = scale.after(is_finite=True)
+    assert scale.value == 8
+
+    assert scale.after(is_finite=True).value == 16
+
+
+def test_fp16_trains_to_about_the_gradient_of_fp32(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    batches = micro_batches(data, 32)
+    exact = gradient(build(), batches)
+    model = build()
+
+    accumulate_gradients(
+        model, batches, device=CPU, precision="fp16", seed=0, step=0, scale=2.0**10
+    )
+
+    found = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
+    assert (found - exact).norm() / exact.norm() < 0.02
+
+
+def overflowing_step(
+    model: BertForPreTraining, data: PretrainingData, scale: LossScale
+) -> StepResult:
+    return train_step(
+        model,
+        build_optimizer(model, learning_rate=1e-3, weight_decay=0.01),
+        micro_batches(data, 32),
+        max_grad_norm=1.0,
+        device=CPU,
+        precision="fp16",
+        seed=0,
+        step=0,
+        loss_scale=scale,
+    )
+
+
+def test_an_overflow_changes_no_weight_and_the_twentieth_in_a_row_is_an_error(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    model = build()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+
+    result = overflowing_step(model, data, LossScale(value=2.0**60))
+
+    assert result.loss_scale is not None
+    assert result.loss_scale.skipped == 1
+    assert result.loss_scale.value == 2.0**59
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+    with pytest.raises(TrainingError, match=r"gradient norm (inf|nan)"):
+        overflowing_step(model, data, LossScale(value=2.0**60, skipped_in_a_row=19))
+
+
+def test_layers_computed_again_give_the_same_gradient_with_dropout(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    batches = micro_batches(data, 32)
+    plain, saving = build(dropout=0.1).train(), build(dropout=0.1).train()
+    saving.bert.encoder.is_checkpointed = True
+
+    assert torch.equal(gradient(plain, batches), gradient(saving, batches))

@@ -1,0 +1,235 @@
+"""Runs that end by something else than a number of steps, or go on after it."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertpre.config.schema import Config, Schedule
+from bertpre.errors import CheckpointError, ConfigError
+from bertpre.training import checkpoint, trial
+from bertpre.training import pretrain as pretrain_module
+from bertpre.training.metrics import read_metrics
+from bertpre.training.pretrain import PretrainResult, pretrain
+from bertpre.training.step import Losses
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def changed(config: Config, **options: Any) -> Config:
+    return replace(config, pretrain=replace(config.pretrain, **options))
+
+
+def weights(run: Path) -> bytes:
+    return (run / "final" / "model.safetensors").read_bytes()
+
+
+def steps_saved(run: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+
+
+def test_epochs_decide_the_steps(tmp_path: Path, tiny_data: Path, tiny_config: Config) -> None:
+    config = changed(tiny_config, max_steps=None, max_epochs=0.05)
+
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    last = read_metrics(tmp_path / "run")[-1]
+    assert result.step == last["step"]
+    assert 0.05 <= last["epoch"] < 0.05 + last["epoch"] / last["step"]
+
+
+def test_hours_decide_the_steps_once_and_change_no_bit(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "_TIMED_UPDATES", 2)
+    timed = changed(tiny_config, max_steps=None, max_hours=1.0)
+    run, twin = tmp_path / "run", tmp_path / "twin"
+    real = pretrain_module.steps_within
+    tried = []
+
+    def ten_steps(hours: float, setup: Any) -> int:
+        tried.append(real(hours, setup))
+        return 10
+
+    monkeypatch.setattr(pretrain_module, "steps_within", ten_steps)
+    seen: list[int] = []
+    pretrain(
+        tiny_data, output=run, config=timed,
+        should_stop=lambda: len(seen) > 4, on_event=lambda event: seen.append(1),
+    )  # fmt: skip
+    result = pretrain(tiny_data, output=run, config=timed)
+    pretrain(tiny_data, output=twin, config=changed(tiny_config, max_steps=10))
+
+    assert result.step == 10
+    assert len(tried) == 1
+    assert tried[0] > 1000  # an update takes milliseconds
+    assert weights(run) == weights(twin)
+
+
+def test_too_little_time_for_one_update_is_refused(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(tiny_config, max_steps=None, max_hours=1e-9)
+
+    with pytest.raises(ConfigError, match=r"max_hours: 1e-09, but one update takes 0\.\d seconds"):
+        pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_call_stops_after_its_hours_and_the_next_goes_on_to_the_same_bits(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    run, twin = tmp_path / "run", tmp_path / "twin"
+    pretrain(tiny_data, output=twin, config=tiny_config)
+
+    first = pretrain(tiny_data, output=run, config=changed(tiny_config, stop_after_hours=1e-9))
+    second = pretrain(tiny_data, output=run, config=tiny_config)
+
+    assert (first.step, first.is_finished) == (1, False)
+    assert second.is_finished
+    assert weights(run) == weights(twin)
+
+
+def with_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
+    """Let the evaluations find these losses, one after another."""
+    left = iter(losses)
+    monkeypatch.setattr(
+        pretrain_module, "evaluate", lambda *args, **kwargs: Losses(next(left), 0.5, 0.7, 0.5)
+    )
+
+
+def test_early_stopping_ends_with_the_best_weights(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_losses(monkeypatch, [5.0, 4.0, 4.5, 4.0, 3.0, 3.0])
+    options = {"eval_every_steps": 2, "save_every_steps": 100, "early_stopping_evals": 2}
+
+    result = pretrain(tiny_data, output=tmp_path / "run", config=changed(tiny_config, **options))
+
+    assert (result.step, result.is_finished) == (8, True)
+    best = tmp_path / "run" / "checkpoints" / "step-00000004" / "model.safetensors"
+    assert weights(tmp_path / "run") == best.read_bytes()
+
+
+def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_losses(monkeypatch, [4.0, 5.0, 5.0, 5.0])
+    config = changed(tiny_config, eval_every_steps=2, early_stopping_evals=2)
+    seen: list[Any] = []
+
+    stopped = pretrain(
+        tiny_data, output=tmp_path / "run", config=config,
+        should_stop=lambda: seen[-1] == 5, on_event=lambda event: seen.append(
+            getattr(event, "step", 0)),
+    )  # fmt: skip
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert stopped.step == 5
+    assert result.step == 6
+
+
+@pytest.mark.parametrize("name", ["constant", "wsd"])
+def test_a_longer_run_is_the_one_that_was_long_from_the_start(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, name: Any
+) -> None:
+    schedule = Schedule(name=name, warmup_ratio=0.0, decay_ratio=0.25)
+    config = changed(tiny_config, schedule=schedule, save_every_steps=5, keep_checkpoints=1)
+    run, twin = tmp_path / "run", tmp_path / "twin"
+    pretrain(tiny_data, output=run, config=config)
+    pretrain(tiny_data, output=twin, config=changed(config, max_steps=16))
+
+    result = pretrain(tiny_data, output=run, config=config, extend_to=16)
+    again = pretrain(tiny_data, output=run, config=config)
+
+    assert (result.step, again.step, again.was_finished) == (16, 16, True)
+    assert weights(run) == weights(twin)
+    stored = yaml.safe_load((run / "config.yaml").read_text())
+    assert stored["decided"]["max_steps"] == 16
+
+
+def test_wsd_keeps_the_checkpoint_before_its_fall(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    schedule = Schedule(name="wsd", decay_ratio=0.5)
+    config = changed(tiny_config, schedule=schedule, save_every_steps=2, keep_checkpoints=1)
+
+    pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert 6 in steps_saved(tmp_path / "run")
+
+
+def test_what_cannot_be_extended_is_refused(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(ConfigError, match="run: there is no run to extend"):
+        pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
+    pretrain(tiny_data, output=run, config=tiny_config)
+    with pytest.raises(ConfigError, match="--extend-to 20: the linear schedule falls over"):
+        pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
+    constant = changed(tiny_config, schedule=Schedule(name="constant"))
+    pretrain(tiny_data, output=tmp_path / "constant", config=constant)
+    with pytest.raises(ConfigError, match="--extend-to 12: the run has 12 steps"):
+        pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=12)
+    shutil.rmtree(tmp_path / "constant" / "checkpoints")
+    with pytest.raises(
+        ConfigError, match=r"has no checkpoint of step 12 or before.*found steps no"
+    ):
+        pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=20)
+
+
+def test_batch_and_mask_rate_may_grow_and_resume_is_exact(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(
+        tiny_config, initial_global_batch_size=2, batch_ramp_ratio=0.5, final_mlm_probability=0.4
+    )
+    run, twin = tmp_path / "run", tmp_path / "twin"
+    seen: list[Any] = []
+
+    pretrain(tiny_data, output=twin, config=config, on_event=seen.append)
+    stopped = stop_at(3, tiny_data, run, config)
+    pretrain(tiny_data, output=run, config=config)
+
+    assert stopped.step == 3
+    assert weights(run) == weights(twin)
+    assert seen[0]["updates"] == "12 of 2 to 8 examples (2 forward passes each)"
+    assert seen[0]["objective"].startswith("mlm-nsp, 15% to 40% predicted")
+    # 2, 3, 4, 5, 6, 7 while it grows, then 8: 75 examples.
+    examples = len(read_examples(tiny_data))
+    assert read_metrics(twin)[-1]["epoch"] == round(75 / examples, 4)
+
+
+def read_examples(data: Path) -> Any:
+    from bertpre.data.dataset import PretrainingData
+
+    return PretrainingData(data).records
+
+
+def stop_at(step: int, data: Path, run: Path, config: Config) -> PretrainResult:
+    seen = [0]
+    return pretrain(
+        data,
+        output=run,
+        config=config,
+        should_stop=lambda: seen[-1] >= step,
+        on_event=lambda event: seen.append(getattr(event, "step", 0)),
+    )
+
+
+def test_a_save_that_would_fill_the_disk_is_refused_and_older_ones_stay(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(4, tiny_data, tmp_path / "run", tiny_config)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+
+    with pytest.raises(CheckpointError, match=r"a checkpoint takes \d MB, and 0 MB are free"):
+        pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
+
+    assert steps_saved(tmp_path / "run") == [4]
