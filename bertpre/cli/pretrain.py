@@ -1,10 +1,11 @@
 """``bertpre pretrain``."""
 
 import functools
+import os
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -95,12 +96,17 @@ def command(
     from bertpre.cli import render
     from bertpre.training.pretrain import pretrain
 
-    render.show_log()
+    # Of the processes that torchrun starts, one speaks.
+    is_first = os.environ.get("RANK", "0") == "0"
+    render.show_log(is_quiet=not is_first)
     received: list[int] = []
 
     def remember(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        render.err.print("stopping: this update ends, then a checkpoint is saved; again: at once")
+        if is_first:
+            render.err.print(
+                "stopping: this update ends, then a checkpoint is saved; again: at once"
+            )
         signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -116,6 +122,15 @@ def command(
             should_stop=lambda: bool(received),
             on_event=show,
         )
+    if is_first:
+        _show_end(output, result)
+    if received and not result.is_finished and not dry_run:
+        raise typer.Exit(128 + received[0])
+
+
+def _show_end(output: Path, result: Any) -> None:
+    from bertpre.cli import render
+
     if result.was_finished:
         render.out.print(f"{output} is finished: {result.step:,} steps; model in {result.model}")
     elif result.is_finished:
@@ -125,5 +140,3 @@ def command(
             f"stopped after step {result.step:,}; saved {result.model}; "
             "the same command goes on from there"
         )
-        if received:
-            raise typer.Exit(128 + received[0])

@@ -38,10 +38,10 @@ class _WarningLines(logging.Handler):
         err.print(f"{prefix}{record.getMessage()}", style=style)
 
 
-def show_log() -> None:
-    """Send what the library logs to stderr."""
+def show_log(*, is_quiet: bool = False) -> None:
+    """Send what the library logs to stderr, or nowhere."""
     log = logging.getLogger("bertpre")
-    log.handlers = [_WarningLines()]
+    log.handlers = [logging.NullHandler() if is_quiet else _WarningLines()]
     log.setLevel(logging.INFO)
     log.propagate = False
 

@@ -1,5 +1,6 @@
 """Several processes on a CPU, over gloo: the same order, masks and gradients as one."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -57,6 +58,17 @@ def run(num_ranks: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
+def children(parent: int) -> list[int]:
+    """The processes that torchrun started, each in a session of its own."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
+
+
 def test_two_processes_train_as_one_does(tmp_path: Path, tiny_data: Path, no_dropout: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for num_ranks, output in ((1, one), (2, two)):
@@ -84,13 +96,15 @@ def test_killed_processes_go_on_to_the_same_bits(
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(config_to_dict(tiny_config)))
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    arguments = ("--data", tiny_data, "--config", config, "--set", "pretrain.max_steps=200")
+    sets = ("--set", "pretrain.max_steps=300", "--set", "pretrain.save_every_steps=8")
+    arguments = ("--data", tiny_data, "--config", config, *sets)
     assert run(2, *arguments, "--output", unbroken).returncode == 0
     process = start(2, *arguments, "--output", broken)
-    while not (broken / "checkpoints" / "step-00000008").exists():
+    while not list((broken / "checkpoints").glob("step-*/manifest.json")):
         assert process.poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
+    for pid in [process.pid, *children(process.pid)]:
+        os.kill(pid, signal.SIGKILL)
     process.communicate()
     assert not (broken / "final").exists()
 
