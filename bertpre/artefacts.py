@@ -185,13 +185,31 @@ def check_output(output: Path, *, kind: Kind, overwrite: bool) -> None:
 
 
 @contextlib.contextmanager
+def faults_named(path: Path) -> Iterator[None]:
+    """Give a fault of the system that names no file, such as a full disk, this one.
+
+    Raises:
+        ConfigError: in place of such a fault.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or isinstance(error, BrokenPipeError):
+            raise
+        raise ConfigError(
+            f"{path}: cannot be written ({error.strerror or error})",
+            "make room, then run the same command again",
+        ) from error
+
+
+@contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
     """Hold a lock file for the duration; the lock ends with the process, however it ends.
 
     Raises:
         ConfigError: another process holds it.
     """
-    with path.open("w") as file:
+    with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -238,7 +256,8 @@ def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) ->
             if not mark.is_file() or mark.read_text() != identity:
                 empty_folder(work, keep=lock)
                 mark.write_text(identity)
-            yield work
+            with faults_named(shown):
+                yield work
         except BertpreError:
             shutil.rmtree(work, ignore_errors=True)
             for parent in new_parents:

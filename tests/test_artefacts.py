@@ -1,5 +1,6 @@
 """Artefact folders: what a manifest says, and what is refused when a folder is read."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from bertpre.artefacts import (
     check_files,
     check_output,
+    faults_named,
     fingerprint,
     read_manifest,
     stage_folder,
@@ -157,3 +159,15 @@ def test_a_loop_of_links_is_no_place_for_an_output(tmp_path):
 def test_a_mount_point_is_no_output_since_it_cannot_be_replaced():
     with pytest.raises(ConfigError, match="/: is a mount point, which cannot be replaced"):
         check_output(Path("/"), kind="data", overwrite=True)
+
+
+def test_a_fault_without_a_file_gets_the_name_of_the_output(tmp_path):
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ConfigError) as error, faults_named(tmp_path / "out"):
+        raise full
+    with pytest.raises(FileNotFoundError), faults_named(tmp_path / "out"):
+        (tmp_path / "none").read_text()
+
+    assert error.value.message == f"{tmp_path / 'out'}: cannot be written (No space left on device)"
+    assert error.value.hint == "make room, then run the same command again"

@@ -5,6 +5,7 @@ Results go to stdout, progress and diagnostics to stderr; without a terminal bot
 
 import contextlib
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,8 +26,11 @@ from rich.text import Text
 from bertpre.errors import BertpreError
 
 # No markup and no emoji: a path may hold brackets, and a text ":100:".
-out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+# A terminal's lines are broken between words; those of a file are not broken.
+out = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False)
+err = Console(
+    stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty(), markup=False, emoji=False
+)
 
 _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 

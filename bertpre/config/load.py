@@ -143,10 +143,13 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such config file") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error})") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: what only looks like a date
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+        text = str(error).replace('in "<unicode string>", ', "in ")
+        raise ConfigError(f"{path}: not valid YAML: {text}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -56,7 +56,8 @@ class TextOptions:
     sentences: Annotated[str, AfterValidator(_check_sentences)] = option(
         "line",
         "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
-        "window:N: each N words of a document, for text without sentences.",
+        "window:N: each N words (k-mers, Han characters) of a document, for text without "
+        "sentences.",
     )
     language: Annotated[str, AfterValidator(_check_language)] = option(
         "en",

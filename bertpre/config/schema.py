@@ -87,7 +87,10 @@ class MakeData:
         "for text without sentences.",
     )
     dupe_factor: Int | None = option(
-        None, "Passes over the corpus, each with new pairs; default 5 with NSP, 1 without.", ge=1
+        None,
+        "Passes over the corpus, each with new pairs; default 5 with NSP, 1 without.",
+        ge=1,
+        le=10_000,
     )
     short_seq_prob: Float = option(
         0.1, "Share of documents whose pairs get a random shorter length.", ge=0, le=1

@@ -96,7 +96,9 @@ def make_data(
         loaded.save_files(_folder(work / "tokenizer"))
         tokens = _folder(work / "tokens")
         corpus = CorpusReport()
-        documents = read_documents(inputs, config.text, report=corpus, on_progress=on_progress)
+        documents = read_documents(
+            inputs, config.text, kmer=loaded.kmer, report=corpus, on_progress=on_progress
+        )
         tokenize_corpus(
             (document.sentences for document in documents),
             tokenizer_folder=work / "tokenizer",
@@ -173,7 +175,7 @@ def _folder(path: Path) -> Path:
 def _input_state(inputs: Sequence[str | Path], config: MakeData) -> list[object]:
     """Tell inputs that changed since an interrupted run from those that did not."""
     state: list[object] = []
-    for file in find_files(inputs, config.text.format):
+    for file in find_files(inputs, config.text.format, is_quiet=True):
         status = file.path.stat()
         state.append([str(file.path), status.st_size, status.st_mtime_ns])
         if file.size() is None:  # what comes through a pipe may be another text each time
@@ -195,8 +197,8 @@ def _check_unknown(store: TokenStore, tokenizer: Tokenizer, most: float) -> None
 
 def _check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
     hint = (
-        "separate documents by blank lines, or turn next-sentence prediction off with "
-        "--objective mlm"
+        "separate documents by blank lines, cut longer texts with --sentences split or window:N, "
+        "or turn next-sentence prediction off with --objective mlm"
     )
     if training.num_distinct < 2:
         raise CorpusError(

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.artefacts import read_manifest
+from bertpre.artefacts import faults_named, read_manifest
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError
@@ -154,7 +154,7 @@ def _whole_or_absent(output: Path) -> Iterator[TextIO]:
             f"{output}: cannot be written ({error.strerror})", "choose another --output"
         ) from error
     try:
-        with file:
+        with faults_named(output), file:
             yield file
             file.flush()
             os.fsync(file.fileno())

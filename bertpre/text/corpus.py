@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from bertpre.config.schema import TextOptions
+from bertpre.config.token_mode import Kmer
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.corpus_report import (
     CorpusReport,
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 # If none of so many records of the corpus can be used, the option is wrong, not the data.
 _RECORDS_BEFORE_GIVING_UP = 1000
 _WARNINGS_SHOWN = 3
+# Up to so many unusable records are only counted, even if they are most of a small corpus.
+_BAD_RECORDS_PASSED_OVER = 10
 # A document is held in memory as a whole, so a file without a blank line is cut into several.
 _LONGEST_DOCUMENT = 8_000_000
 
@@ -45,19 +48,26 @@ def read_documents(
     inputs: Sequence[str | Path],
     options: TextOptions,
     *,
+    kmer: Kmer | None = None,
     report: CorpusReport | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
+    is_quiet: bool = False,
 ) -> Iterator[Document]:
     """Read documents, each whole; see `read_records` for arguments and errors."""
-    return _group(read_records(inputs, options, report=report, on_progress=on_progress))
+    records = read_records(
+        inputs, options, kmer=kmer, report=report, on_progress=on_progress, is_quiet=is_quiet
+    )
+    return _group(records)
 
 
 def read_records(
     inputs: Sequence[str | Path],
     options: TextOptions,
     *,
+    kmer: Kmer | None = None,
     report: CorpusReport | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
+    is_quiet: bool = False,
 ) -> Iterator[Record]:
     r"""Read every line that holds text, in the order of the inputs.
 
@@ -68,15 +78,18 @@ def read_records(
     Args:
         inputs: files, folders, patterns, or "-"; see `bertpre.text.inputs.find_files`.
         options: format, column, encoding, what a document is and a sentence, what is removed.
+        kmer: how sequences will be cut, which windows of tokens must know.
         report: counts what is read and what is skipped.
         on_progress: told the bytes read on disk so far, and in all.
+        is_quiet: do not warn, as when the text has been read before.
 
     Raises:
         ConfigError: at once if pairs are asked for that these files or options cannot give.
         CorpusError: at once if an input is missing, or would have to be read twice and cannot be;
-            while reading if a file cannot be read, or if at the end there was no text at all.
+            while reading if a file cannot be read; at the end if there was no text at all, or if
+            most records were unusable.
     """
-    files = find_files(inputs, options.format)
+    files = find_files(inputs, options.format, is_quiet=is_quiet)
     if options.pair_column is not None:
         _check_pairs(files, options)
     decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
@@ -90,7 +103,8 @@ def read_records(
             )
     total = None if None in sizes else readings * sum(size or 0 for size in sizes)
     meter = _Meter(total, on_progress)
-    return _read(files, _Source(options, decoding, report or CorpusReport(), meter, quiet=False))
+    report = report or CorpusReport()
+    return _read(files, _Source(options, decoding, report, meter, [], quiet=is_quiet), kmer)
 
 
 def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
@@ -100,6 +114,11 @@ def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
                 f"{file.path}: is read as txt, which has no columns, but --pair-column names one",
                 "state the --format of the table, or leave --pair-column out",
             )
+    if options.pair_column == options.text_column:
+        raise ConfigError(
+            f"--pair-column {options.pair_column}: is the text column too",
+            "name the column of the other side",
+        )
     for name, value in (("sentences", options.sentences), ("dedup", options.dedup)):
         if value not in ("line", "none", "documents"):
             raise ConfigError(
@@ -115,6 +134,7 @@ class _Source(NamedTuple):
     decoding: Decoding
     report: CorpusReport
     meter: "_Meter"
+    last_bad: list[CorpusError]  # at most one: why the last unusable record was so
     quiet: bool  # whether warnings would repeat those of another reading
 
     def count_bad_bytes(self, count: int) -> None:
@@ -137,33 +157,41 @@ class _Meter:
             self._on_progress(self._done, self._total)
 
 
-def _read(files: Sequence[InputFile], source: _Source) -> Iterator[Record]:
+def _read(files: Sequence[InputFile], source: _Source, kmer: Kmer | None) -> Iterator[Record]:
     options, report = source.options, source.report
     counter = SentenceCounter(report)
     with contextlib.ExitStack() as stack:
         repeats = None
         if options.dedup != "none":
             folder = Path(stack.enter_context(temporary_folder()))
-            first = source._replace(report=CorpusReport(), quiet=True)
+            first = source._replace(report=CorpusReport(), last_bad=[], quiet=True)
             lines = _lines(files, first)
             is_of_lines = options.dedup == "lines"
             repeats = Repeats(_line_hashes(lines) if is_of_lines else _hashes(lines), folder)
         lines = _counted(_lines(files, source), report)
         if repeats is not None:
             lines = _without(repeats, lines, options.dedup, report)
-        sentences = cut_sentences(lines, options.sentences, language=options.language)
+        sentences = cut_sentences(lines, options.sentences, language=options.language, kmer=kmer)
         for record in _cut_long_documents(sentences, report):
             counter.add(record)
             yield record
     counter.finish()
+    hint = "check the files, and --format and --text-column"
     if report.documents == 0:
         shown = ", ".join(str(file.path) for file in files[:3]) + (", …" if files[3:] else "")
-        bad = f" and {report.bad_records:,} unusable records" if report.bad_records else ""
+        bad = ""
+        if report.bad_records:
+            bad = f", {report.bad_records:,} unusable records (the last: {source.last_bad[0]})"
+        raise CorpusError(f"no text in the input: found only blank lines{bad} in {shown}", hint)
+    usable = report.documents + report.removed_documents + report.empty_documents
+    if report.bad_records > max(usable, _BAD_RECORDS_PASSED_OVER):
         raise CorpusError(
-            f"no text in the input: found only blank lines{bad} in {shown}",
-            "check the files, and --format and --text-column",
+            f"most records cannot be used: {report.bad_records:,}, beside {report.documents:,} "
+            f"that can; the last: {source.last_bad[0]}",
+            hint,
         )
-    warn_of_duplicates(report, options.dedup)
+    if not source.quiet:
+        warn_of_duplicates(report, options)
 
 
 def _lines(files: Sequence[InputFile], source: _Source) -> Iterator[Record]:
@@ -202,13 +230,14 @@ def _without(
     document, starts = -1, False
     for place, line in enumerate(lines):
         document += line.starts_document
+        report.removed_documents += starts and line.starts_document  # of which no line stayed
         starts = starts or line.starts_document  # the first line that stays starts the document
         if repeats[place if dedup == "lines" else document]:
             report.removed_lines += 1
-            report.removed_documents += dedup == "documents" and line.starts_document
         else:
             yield line._replace(starts_document=starts)
             starts = False
+    report.removed_documents += starts
 
 
 def _cut_long_documents(records: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
@@ -249,6 +278,7 @@ def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
 
     def skip(error: CorpusError) -> None:
         report.bad_records += 1
+        source.last_bad[:] = [error]
         if not found_text and report.bad_records >= _RECORDS_BEFORE_GIVING_UP:
             raise CorpusError(
                 f"none of the first {report.bad_records:,} records can be used; the last: {error}",

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from bertpre.config.schema import TextOptions
 from bertpre.text.duplicates import DistinctSketch, hash_text
 from bertpre.text.sentences import Record
 
@@ -32,7 +33,7 @@ class CorpusReport:
         longest_record: characters of the longest line or cell's line.
         duplicate_line_share, duplicate_document_share: of what is in the files, the share that
             repeats an earlier line or document exactly; estimated where over 65,536 differ.
-        removed_lines, removed_documents: by ``dedup``.
+        removed_lines, removed_documents: by ``dedup``; documents of which no line is left.
         cut_documents: cuts of documents over eight million characters into several.
         sentence_length_quantiles: characters, at 5, 25, 50, 75, 95 and 99 %; three digits.
         document_length_quantiles: sentences, likewise.
@@ -125,11 +126,17 @@ class SentenceCounter:
         self._size = 0
 
 
-def warn_of_duplicates(report: CorpusReport, dedup: str) -> None:
+def warn_of_duplicates(report: CorpusReport, options: TextOptions) -> None:
     """Say that a model would learn repeated text by heart, unless it is removed already."""
+    dedup = options.dedup
     if dedup == "none" and report.duplicate_document_share > _DUPLICATES_WARNED:
         what, share = "documents", report.duplicate_document_share
-    elif dedup != "lines" and report.duplicate_line_share > _DUPLICATES_WARNED:
+    elif (
+        dedup != "lines"
+        # In a table of pairs a side meets several others, and its line is no example of its own.
+        and options.pair_column is None
+        and report.duplicate_line_share > _DUPLICATES_WARNED
+    ):
         what, share = "lines", report.duplicate_line_share
     else:
         return

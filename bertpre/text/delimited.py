@@ -103,8 +103,8 @@ def _looks_quoted(sample: Sequence[str]) -> bool:
     """Tell whether cells are quoted, by what nobody writes by hand.
 
     A cell in quotes alone proves nothing, since a sentence may be one. Doubled quotes inside it do,
-    and so does a table whose rows are all of one width only if quoted cells may hold tabs and
-    newlines.
+    and so do quotes around every cell of several columns, or rows that are all of one width only if
+    quoted cells may hold tabs and newlines.
     """
     csv.field_size_limit(sys.maxsize)
     rows: list[list[str]] = []
@@ -116,14 +116,20 @@ def _looks_quoted(sample: Sequence[str]) -> bool:
     raw = [line.rstrip("\r\n").split("\t") for line in sample if line.rstrip("\r\n")]
     if any(_has_doubled_quotes(cell) for cells in raw for cell in cells):
         return True
+    if all(len(cells) > 1 and all(map(_is_quoted, cells)) for cells in raw):
+        return True
     return len({len(cells) for cells in rows}) == 1 and len({len(cells) for cells in raw}) > 1
+
+
+def _is_quoted(cell: str) -> bool:
+    return len(cell) > 1 and cell[0] == cell[-1] == '"'
 
 
 def _has_doubled_quotes(cell: str) -> bool:
     inside = cell[1:-1]
     return (
         len(cell) > 3
-        and cell[0] == cell[-1] == '"'
+        and _is_quoted(cell)
         and '""' in inside
         and '"' not in inside.replace('""', "")
     )

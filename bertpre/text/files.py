@@ -34,6 +34,10 @@ _BUFFER_BYTES = 1 << 16
 _BAD_SEQUENCE = re.compile("[\udcc0-\udcff][\udc80-\udcbf]*|[\udc80-\udcbf]")
 _REPLACEMENT = "\ufffd"
 _GUESSED_SHARE = 0.9
+# Text holds hardly any NUL; every second byte of UTF-16 is one wherever it is in the Latin script.
+_MOST_NULS, _FEWEST_NULS = 0.1, 8
+_LOOKED_AT_BYTES = 4096
+_OF_NAMES = ("punycode", "idna")  # encodings of names on the internet, not of texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +53,12 @@ class Decoding:
     on_bad_bytes: Literal["error", "replace", "skip"] = "error"
 
     def __post_init__(self) -> None:
-        """Refuse an encoding that does not exist, before any file is read."""
+        """Refuse an encoding that does not exist or that is none of texts, before any reading."""
         try:
-            "".encode(self.encoding)
-        except LookupError as error:
+            "a\n".encode(self.encoding)
+            if codecs.lookup(self.encoding).name in _OF_NAMES:
+                raise LookupError("not for texts")
+        except (LookupError, UnicodeError) as error:
             raise ConfigError(
                 f"--encoding {self.encoding}: there is no such text encoding",
                 "name one that Python knows, such as utf-8, utf-16, gb18030, big5, shift_jis, "
@@ -89,11 +95,17 @@ def read_lines(
             io.BufferedReader(file, buffer_size=_BUFFER_BYTES) as buffered,
             _unpacked(path, buffered) as stream,
         ):
+            decode.check_start(stream)
             yield from decode.lines(stream)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise _damaged(path, decode.number, error) from error
     except FileNotFoundError as error:
         raise CorpusError(f"{path}: there is no such file", "check the path") from error
+    except UnicodeError as error:  # of a whole file, as of UTF-16 without a mark
+        raise CorpusError(
+            f"{path}: expected {decoding.encoding.upper()}: {error}",
+            "state the --encoding that the text is in, such as utf-16-le or utf-8",
+        ) from error
     except OSError as error:
         if error.errno is None:  # bz2 has no error of its own
             raise _damaged(path, decode.number, error) from error
@@ -211,6 +223,25 @@ class _LineDecoder:
         self._on_bad_bytes = on_bad_bytes
         self.number = 0
 
+    def check_start(self, stream: BinaryIO) -> None:
+        """Refuse what is UTF-16 or UTF-32 while the encoding is one of single bytes."""
+        start = cast(io.BufferedReader, stream).peek(_LOOKED_AT_BYTES)[:_LOOKED_AT_BYTES]
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return  # the decoder says so, if it is wrong
+        if "\0" in "a".encode(self._encoding).decode("latin-1"):
+            return
+        at_even, at_odd = start[::2].count(0), start[1::2].count(0)
+        # In Latin letters one byte of each two is 0, and always the same one.
+        if max(at_even, at_odd) > max(_FEWEST_NULS, _MOST_NULS * len(start)) and (
+            min(at_even, at_odd) < _MOST_NULS * max(at_even, at_odd)
+        ):
+            kind = "utf-16-le" if at_odd > at_even else "utf-16-be"
+            raise CorpusError(
+                f"{self._path}: expected {self._encoding.upper()}, found {start.count(0):,} NUL "
+                f"bytes among the first {len(start):,}",
+                f"state the --encoding that the text is in, most likely --encoding {kind}",
+            )
+
     def lines(self, stream: BinaryIO) -> Iterator[str]:
         # In UTF-16 and the like, the byte of a newline may be part of another character.
         if "\n".encode(self._encoding) == b"\n":
@@ -283,6 +314,8 @@ class _LineDecoder:
 
 def _guess(data: bytes, encoding: str) -> str:
     """Suggest the encoding that data of another one most likely is in."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # before those of UTF-16
+        return ", most likely --encoding utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return ", most likely --encoding utf-16"
     if encoding == "utf-8":

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from bertpre.errors import CorpusError
 from bertpre.text.files import STDIN
-from bertpre.text.tables import FileFormat, format_by_name
+from bertpre.text.tables import FileFormat, format_by_name, is_json_by_name
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +26,15 @@ class InputFile(NamedTuple):
 
     def size(self) -> int | None:
         """Return its bytes on disk; None for a pipe, which does not know."""
-        return self.path.stat().st_size if self.path.is_file() else None
+        # Standard input may be a file, but the place in it is not ours to go back to.
+        return self.path.stat().st_size if self.path != STDIN and self.path.is_file() else None
 
 
 def find_files(
-    inputs: Sequence[str | Path], format: Literal["auto"] | FileFormat = "auto"
+    inputs: Sequence[str | Path],
+    format: Literal["auto"] | FileFormat = "auto",
+    *,
+    is_quiet: bool = False,
 ) -> list[InputFile]:
     """Find the files that inputs name, in the order of the inputs.
 
@@ -38,31 +42,40 @@ def find_files(
         inputs: files; folders, read recursively in sorted order; patterns such as
             ``part-*.txt``, in sorted order; or "-", standard input.
         format: the form of all files; auto goes by their names, and is txt where they do not tell.
+        is_quiet: do not warn, as for files that were looked for before.
 
     Raises:
         TypeError: one name was given, where a list of them belongs.
-        CorpusError: an input is missing, or a folder has no file whose name tells its format.
+        CorpusError: an input is missing, a folder has no file whose name tells its format, or a
+            name ends in .json, which may be one of two forms.
     """
     if isinstance(inputs, str | Path):
         raise TypeError(
             f"inputs: expected a list of files and folders, found the one name {inputs!r}"
         )
-    files = [file for given in inputs for file in _find(given, format)]
+    files = [file for given in inputs for file in _find(given, format, is_quiet=is_quiet)]
     seen: set[Path] = set()
     for file in files:
+        if file.path == STDIN:
+            if STDIN in seen:
+                raise CorpusError("-: standard input can be read once only", "name it once")
+            seen.add(STDIN)
+            continue
         real = file.path.resolve()
-        if real in seen:
+        if real in seen and not is_quiet:
             log.warning("%s: is named twice among the inputs, and is read twice", file.path)
         seen.add(real)
     return files
 
 
-def _find(given: str | Path, format: Literal["auto"] | FileFormat) -> list[InputFile]:
+def _find(
+    given: str | Path, format: Literal["auto"] | FileFormat, *, is_quiet: bool
+) -> list[InputFile]:
     if given == "-":
         return [InputFile(STDIN, "txt" if format == "auto" else format)]
     path = Path(given)
     if path.is_dir():
-        return _find_in_folder(path, format)
+        return _find_in_folder(path, format, is_quiet=is_quiet)
     if path.exists():
         return [_as_file(path, format)]
     if not glob.has_magic(str(given)):
@@ -75,25 +88,40 @@ def _find(given: str | Path, format: Literal["auto"] | FileFormat) -> list[Input
 
 
 def _as_file(path: Path, format: Literal["auto"] | FileFormat) -> InputFile:
-    return InputFile(path, (format_by_name(path) or "txt") if format == "auto" else format)
+    if format != "auto":
+        return InputFile(path, format)
+    if is_json_by_name(path):
+        raise CorpusError(
+            f"{path}: is JSON by its name, which may be one object a line or one large value",
+            "state --format jsonl if each line is an object; else turn it into such lines",
+        )
+    return InputFile(path, format_by_name(path) or "txt")
 
 
-def _find_in_folder(folder: Path, format: Literal["auto"] | FileFormat) -> list[InputFile]:
-    found, passed_over = [], []
+def _find_in_folder(
+    folder: Path, format: Literal["auto"] | FileFormat, *, is_quiet: bool
+) -> list[InputFile]:
+    found, passed_over, hidden = [], [], []
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        if path.is_symlink() and not path.is_file():
+        if path.is_symlink() and not path.is_file() and not is_quiet:
             # Not followed, since a link may lead back to where it stands.
             log.warning("%s: passed over, a link to a folder or to nothing; name it itself", path)
-        if not path.is_file() or any(part.startswith(".") for part in parts):
+        if not path.is_file():
+            continue
+        if any(part.startswith(".") for part in parts):
+            if format_by_name(path) is not None:
+                hidden.append(path)
             continue
         if format == "auto" and format_by_name(path) is None:
             passed_over.append(path)
         else:
             found.append(_as_file(path, format))
-    if passed_over:
+    if hidden and not is_quiet:
+        log.warning("%s: passed over hidden files: %d, such as %s", folder, len(hidden), hidden[0])
+    if passed_over and not is_quiet:
         log.warning(
-            "%s: passed over %d files whose names do not tell their format, the first being %s; "
+            "%s: passed over files whose names do not tell their format: %d, such as %s; "
             "--format txt reads every file as text",
             folder,
             len(passed_over),

@@ -78,7 +78,9 @@ def count_words(
         share = _SIZING_SHARE if can_sample and disk_bytes > config.sample_bytes else 1
         on_progress(share * done / (total or done or 1))
 
-    for record in read_records(inputs, config.text, report=corpus, on_progress=tell):
+    for record in read_records(
+        inputs, config.text, kmer=rules.kmer, report=corpus, on_progress=tell
+    ):
         num_bytes += len(record.text.encode())
         # Files larger than the sample most likely hold more text than it, so why count yet?
         if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
@@ -96,7 +98,10 @@ def count_words(
     def tell_again(done: int, total: int | None) -> None:
         on_progress(_SIZING_SHARE + (1 - _SIZING_SHARE) * done / (total or done or 1))
 
-    for document in read_documents(inputs, config.text, on_progress=tell_again):
+    documents_again = read_documents(
+        inputs, config.text, kmer=rules.kmer, on_progress=tell_again, is_quiet=True
+    )
+    for document in documents_again:
         if not _is_drawn("\n".join(document.sentences), seed=seed, share=share):
             continue
         documents += 1

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from bertpre.config.token_mode import Kmer
+
 # A block is split at a time: the library's cost grows with the square of the sentences in a text.
 _BLOCK_CHARACTERS = 2000
 
@@ -20,7 +22,9 @@ class Record(NamedTuple):
     starts_document: bool
 
 
-def cut_sentences(records: Iterable[Record], how: str, *, language: str) -> Iterator[Record]:
+def cut_sentences(
+    records: Iterable[Record], how: str, *, language: str, kmer: Kmer | None = None
+) -> Iterator[Record]:
     """Turn the lines of documents into their sentences.
 
     Args:
@@ -28,6 +32,7 @@ def cut_sentences(records: Iterable[Record], how: str, *, language: str) -> Iter
         how: ``line``: a line is a sentence; ``split``: a line is split into its sentences;
             ``window:N``: each N tokens of a document, across its lines, are one.
         language: code of the language for ``split``, such as ``en`` or ``zh``.
+        kmer: how sequences are cut to tokens; otherwise words are tokens.
     """
     if how == "line":
         yield from records
@@ -38,7 +43,10 @@ def cut_sentences(records: Iterable[Record], how: str, *, language: str) -> Iter
                 yield record._replace(text=sentence, starts_document=starts)
                 starts = False
     else:
-        yield from _windows(records, int(how.removeprefix("window:")))
+        width = int(how.removeprefix("window:"))
+        if kmer is not None:
+            records = _cut_sequences(records, width, kmer)
+        yield from _windows(records, width, kmer)
 
 
 def split_sentences(text: str, language: str) -> Iterator[str]:
@@ -64,7 +72,26 @@ def split_sentences(text: str, language: str) -> Iterator[str]:
         yield rest.strip()
 
 
-def _windows(records: Iterable[Record], width: int) -> Iterator[Record]:
+def _cut_sequences(records: Iterable[Record], width: int, kmer: Kmer) -> Iterator[Record]:
+    """Cut sequences of more tokens than a window holds, so that their k-mers stay what they are."""
+    step = width * kmer.stride
+    for record in records:
+        parts = []
+        for sequence in record.text.split():
+            # As in cut_sequence, the last piece is the first that reaches the end.
+            last = max(0, len(sequence) - kmer.length)
+            for start in range(0, last + kmer.stride, step):
+                parts.append(sequence[start : start + step - kmer.stride + kmer.length])
+        yield record._replace(text=" ".join(parts))
+
+
+def _count_tokens(word: str, kmer: Kmer | None) -> int:
+    if kmer is None:
+        return 1
+    return 1 + -(-max(0, len(word) - kmer.length) // kmer.stride)
+
+
+def _windows(records: Iterable[Record], width: int, kmer: Kmer | None) -> Iterator[Record]:
     parts: list[str] = []
     first: Record | None = None  # the line that the window starts in
     count = 0
@@ -81,13 +108,20 @@ def _windows(records: Iterable[Record], width: int) -> Iterator[Record]:
             parts, first, count, starts = [], None, 0, True
         begin = end = 0
         for token in _TOKEN.finditer(record.text):
+            tokens = _count_tokens(token[0], kmer)
+            if count and count + tokens > width:  # k-mers of one sequence stay together
+                if end > begin:
+                    parts.append(record.text[begin:end])
+                yield window()
+                parts, first, count, starts = [], None, 0, False
+                begin = end
             if first is None:
                 first = record
             if begin == end:
                 begin = token.start()
             end = token.end()
-            count += 1
-            if count == width:
+            count += tokens
+            if count >= width:
                 parts.append(record.text[begin:end])
                 yield window()
                 parts, first, count, starts = [], None, 0, False

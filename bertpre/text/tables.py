@@ -38,8 +38,17 @@ class Row(NamedTuple):
 
 def format_by_name(path: Path) -> FileFormat | None:
     """Tell a file's format by its suffix, the one before ``.gz``; None if it is unknown."""
+    return _SUFFIXES.get(_suffix(path))
+
+
+def is_json_by_name(path: Path) -> bool:
+    """Tell whether a name ends in ``.json``, before ``.gz`` and the like."""
+    return _suffix(path) == ".json"
+
+
+def _suffix(path: Path) -> str:
     name = Path(path.name.lower())
-    return _SUFFIXES.get(Path(name.stem if name.suffix in COMPRESSION_SUFFIXES else name).suffix)
+    return Path(name.stem if name.suffix in COMPRESSION_SUFFIXES else name).suffix
 
 
 def table_format(path: Path, asked: Literal["auto", "jsonl", "csv", "tsv"]) -> TableFormat:
@@ -107,7 +116,7 @@ def read_rows(
     if first is None:
         return
     width = len(first[1])
-    places = [_place(path, column, first[1] if header else None) for column in columns]
+    places = [_place(path, column, first[1] if header else None, format) for column in columns]
     rows = raw_rows if header else itertools.chain([first], raw_rows)
     separator = "comma" if format == "csv" else "tab"
     for line, cells in _without_blank_lines(rows, width):
@@ -155,7 +164,7 @@ def _usable(
             on_bad_row(cells)
 
 
-def _place(path: Path, column: str | int, names: list[str] | None) -> int:
+def _place(path: Path, column: str | int, names: list[str] | None, format: str) -> int:
     if names is not None and str(column) in names:
         if names.count(str(column)) > 1:
             raise CorpusError(
@@ -171,9 +180,17 @@ def _place(path: Path, column: str | int, names: list[str] | None) -> int:
             "give the column's number, from 1",
         )
     shown = ", ".join(_shorten(name) for name in names[:20])
+    hint = "name one of these; or, if line 1 is no header, say so and give the column's number"
+    if len(names) == 1 and format == "csv" and "\t" in names[0]:
+        hint = "line 1 holds tabs: state --format tsv"
+    elif len(names) == 1 and format == "tsv" and "," in names[0]:
+        hint = "line 1 holds commas: state --format csv"
+    elif len(names) == 1 and ";" in names[0]:
+        hint = "line 1 holds semicolons: separate the columns by tabs or commas"
+    elif all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        hint = "the names are in quotes: read them with --quoting csv"
     raise CorpusError(
-        f"{path}: line 1: no column {column!r}; found {_count(len(names), 'column')}: {shown}",
-        "name one of these; or, if line 1 is no header, say so and give the column's number",
+        f"{path}: line 1: no column {column!r}; found {_count(len(names), 'column')}: {shown}", hint
     )
 
 

@@ -53,6 +53,7 @@ class Tokenizer:
         # Without this, a literal "[SEP]" in text would become the control token.
         backend.encode_special_tokens = True
         self._backend = backend
+        self.kmer = kmer
         self._split = find_splitter(backend, kmer)
         self._memo: dict[str, bytes] = {}
 

@@ -63,6 +63,9 @@ def write_tokenizer_folder(folder: Path, tokens: Sequence[str], rules: Rules) ->
             # Without these, pairs would silently lose their segments.
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "model_max_length": _MODEL_MAX_LENGTH,
+            # Only for a class named outright, such as BertTokenizer; tokenizer.json has them too.
+            "do_lower_case": rules.lowercase,
+            "strip_accents": rules.strip_accents,
             **{
                 f"{name}_token": token
                 for name, token in zip(SpecialTokens._fields, SPECIAL_TOKENS, strict=True)

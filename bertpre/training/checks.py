@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import MANIFEST, check_files, fingerprint_file, read_manifest
+from bertpre.artefacts import MANIFEST, check_files, fingerprint_file, locked, read_manifest
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
 from bertpre.errors import CheckpointError, ConfigError
@@ -77,6 +77,9 @@ def check_pretraining(
         )
     planned = planned_steps(config.pretrain, manifest["report"])
     init_from = _check_init_from(config)
+    if (output / ".lock").is_file():  # before the summary of a run that cannot start
+        with locked(output / ".lock", str(output)):
+            pass
     resolved = {
         "seed": config.seed,
         "data": manifest["fingerprint"],

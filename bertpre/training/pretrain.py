@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bertpre.artefacts import locked
+from bertpre.artefacts import faults_named, locked
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import held_out_batches, training_batches
@@ -104,7 +104,7 @@ def pretrain(
             return PretrainResult(None, 0, False)
         output.mkdir(parents=True, exist_ok=True)
         lock = output / ".lock"
-        with locked(lock, str(output)) if is_first else nullcontext():
+        with faults_named(output), locked(lock, str(output)) if is_first else nullcontext():
             if is_first:
                 if plan.reopened_after is not None:
                     reopen_run(output, after_step=plan.reopened_after)

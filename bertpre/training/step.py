@@ -131,8 +131,8 @@ def train_step(
         raise TrainingError(
             f"update {step + 1}: MLM loss {losses.mlm_loss}, NSP loss {losses.nsp_loss}, gradient "
             f"norm {grad_norm}; expected finite numbers; the weights are as before the update",
-            "lower pretrain.optimizer.learning_rate, or train with --precision fp32; the last "
-            "checkpoint is intact",
+            "lower pretrain.optimizer.learning_rate, or train with --precision fp32; checkpoints "
+            "that are there are intact",
         )
     optimizer.step()
     return StepResult(losses, grad_norm, sums.num_tokens, loss_scale)

@@ -205,7 +205,7 @@ def test_a_folder_or_a_binary_file_is_refused(tmp_path):
     binary = tmp_path / "model.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
 
-    assert message(tmp_path).startswith(f"{tmp_path}: cannot be read as UTF-8 text (")
+    assert message(tmp_path) == f"{tmp_path}: cannot be read (Is a directory)"
     assert message(binary).startswith(f"{binary}: cannot be read as UTF-8 text (")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bertpre.config.schema import TextOptions
+from bertpre.config.token_mode import Kmer
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.corpus import Document, read_documents, read_records
 from bertpre.text.corpus_report import CorpusReport
@@ -80,7 +81,7 @@ def test_files_that_are_passed_over_are_said(tmp_path, caplog):
     write(tmp_path / "README.md", "read me")
 
     assert sentences(tmp_path) == [("a",)]
-    assert "passed over 1 files whose names do not tell their format" in caplog.text
+    assert "passed over files whose names do not tell their format: 1, such as" in caplog.text
     assert "README.md; --format txt reads every file as text" in caplog.text
 
 
@@ -190,7 +191,10 @@ def test_no_text_at_all_is_an_error(tmp_path, name, content):
 def test_no_text_names_the_unusable_records_and_some_files(tmp_path):
     paths = [write(tmp_path / f"{i}.jsonl", "{}\n") for i in range(4)]
 
-    with pytest.raises(CorpusError, match=r"and 4 unusable records in .*0\.jsonl, .*2\.jsonl, …"):
+    with pytest.raises(
+        CorpusError,
+        match=r"4 unusable records \(the last: .*no field .*\) in .*0\.jsonl, .*2\.jsonl, …",
+    ):
         sentences(*paths)
 
 
@@ -233,7 +237,7 @@ TEXT = "a\nb\n\na\nb\n\nc\na\n\na\n"
     ("dedup", "expected", "removed"),
     [
         ("documents", [("a", "b"), ("c", "a"), ("a",)], (2, 1)),
-        ("lines", [("a", "b"), ("c",)], (4, 0)),
+        ("lines", [("a", "b"), ("c",)], (4, 2)),
         ("none", [("a", "b"), ("a", "b"), ("c", "a"), ("a",)], (0, 0)),
     ],
 )
@@ -383,3 +387,64 @@ def test_pairs_are_not_taken_apart(tmp_path, options, message):
     with pytest.raises(ConfigError, match=message):
         read_records([path], TextOptions(pair_column="b", **options))
     assert sentences(path, pair_column="b", dedup="documents") == [("one", "two")]
+
+
+def test_mostly_unusable_records_are_refused_with_the_last_reason(tmp_path):
+    good, bad = '{"text": "a"}\n', '{"title": "a"}\n'
+    few = write(tmp_path / "few.jsonl", good + 10 * bad)
+    many = write(tmp_path / "many.jsonl", 12 * bad + good)
+
+    assert sentences(few) == [("a",)]
+    with pytest.raises(CorpusError, match=r"cannot be used: 12, beside 1 .*line 12: no field"):
+        sentences(many)
+
+
+def test_json_by_name_is_refused_unless_its_form_is_stated(tmp_path):
+    path = write(tmp_path / "a.json", '{"text": "one"}\n')
+    packed = write(tmp_path / "a.json.gz", gzip.compress(b'{"text": "one"}\n'))
+
+    for file in (path, packed):
+        with pytest.raises(CorpusError, match=r"is JSON by its name, which may be one object a"):
+            sentences(file)
+        assert sentences(file, format="jsonl") == [("one",)]
+
+
+def test_hidden_files_are_passed_over_and_said(tmp_path, caplog):
+    write(tmp_path / "a.txt", "one\n")
+    write(tmp_path / ".b.txt", "two\n")
+
+    assert sentences(tmp_path) == [("one",)]
+    assert "passed over hidden files: 1, such as" in caplog.text
+
+
+def test_standard_input_named_twice_is_refused():
+    with pytest.raises(CorpusError, match="standard input can be read once only"):
+        read_records(["-", "-"], TextOptions())
+
+
+def test_duplicates_in_standard_input_are_an_error_though_it_may_be_a_file():
+    with pytest.raises(CorpusError, match="/dev/stdin: a pipe can be read once only"):
+        read_records(["-"], TextOptions(dedup="lines"))
+
+
+def test_one_column_is_no_pair(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\tb\none\ttwo\n")
+
+    with pytest.raises(ConfigError, match="--pair-column text: is the text column too"):
+        read_records([path], TextOptions(pair_column="text"))
+
+
+def test_repeated_sides_of_pairs_are_no_duplicates(tmp_path, caplog):
+    sentences(write(tmp_path / "a.tsv", "text\tb\na\tx\na\ty\na\tz\n"), pair_column="b")
+
+    assert "repeat an earlier one" not in caplog.text
+
+
+def test_windows_count_kmers(tmp_path):
+    path = write(tmp_path / "a.txt", "ACGTACGTAC\nACGT\nACG\n")
+    options = TextOptions(sentences="window:4")
+
+    found = list(read_documents([path], options, kmer=Kmer(3, 1)))
+
+    # 8 k-mers of 3 in the first line: 4 and 4. Then 2 and 1.
+    assert found[0].sentences == ("ACGTAC", "ACGTAC", "ACGT ACG")

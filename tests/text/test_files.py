@@ -251,3 +251,35 @@ def test_standard_input_is_read_like_a_file():
     out, _ = pipe.communicate(packed[4:], timeout=60)
 
     assert out.decode() == f"['a\\n', 'é\\n'] {STDIN}\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_noticed(tmp_path, encoding):
+    path = tmp_path / "a.txt"
+    path.write_bytes("Plain letters, a line of them.\n".encode(encoding))
+
+    with pytest.raises(CorpusError, match="expected UTF-8, found 31 NUL bytes among") as error:
+        list(read_lines(path))
+    assert error.value.hint.endswith(f"most likely --encoding {encoding}")
+    with pytest.raises(CorpusError, match="expected UTF-16: UTF-16 stream does not start with BOM"):
+        list(read_lines(path, decoding=Decoding(encoding="utf-16")))
+
+    assert list(read_lines(path, decoding=Decoding(encoding=encoding))) == [
+        "Plain letters, a line of them.\n"
+    ]
+
+
+def test_utf32_is_told_from_utf16_by_its_mark(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("letters\n".encode("utf-32"))
+
+    with pytest.raises(CorpusError) as error:
+        list(read_lines(path))
+
+    assert "most likely --encoding utf-32" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["punycode", "undefined", "idna", "rot13", "klingon"])
+def test_what_is_no_encoding_of_texts_is_refused(name):
+    with pytest.raises(ConfigError, match=f"--encoding {name}: there is no such text encoding"):
+        Decoding(encoding=name)

@@ -3,7 +3,11 @@
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from bertpre.config.token_mode import Kmer
+from bertpre.text.kmers import cut_sequence
 from bertpre.text.sentences import Record, cut_sentences, split_sentences
 
 
@@ -77,3 +81,28 @@ def test_windows_count_han_characters():
         "今天天气",
         "很好ab cd",
     ]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(st.text("ACGT", min_size=1, max_size=40), min_size=1, max_size=3), max_size=4
+    ),
+    st.integers(1, 6),
+    st.integers(1, 8),
+    st.data(),
+)
+def test_windows_of_kmers_keep_every_kmer_and_no_other(lines, length, width, data):
+    kmer = Kmer(length, data.draw(st.integers(1, length)))
+    document = [" ".join(line) for line in lines]
+
+    found = list(cut_sentences(records(document), f"window:{width}", language="en", kmer=kmer))
+
+    def kmers(texts):
+        return [
+            piece for text in texts for word in text.split() for piece in cut_sequence(word, kmer)
+        ]
+
+    assert kmers(record.text for record in found) == kmers(document)
+    # A sequence of more k-mers than a window holds is cut; shorter ones stay together.
+    assert all(len(kmers([record.text])) <= width for record in found)

@@ -366,3 +366,41 @@ def test_a_blank_line_between_rows_of_one_column_is_an_empty_text(tmp_path, name
         Row(3, ("",)),
         Row(4, ("a boat",)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "hint"),
+    [
+        ("a.csv", "label\ttext", "line 1 holds tabs: state --format tsv"),
+        ("a.tsv", "label,text", "line 1 holds commas: state --format csv"),
+        ("a.csv", "label;text", "line 1 holds semicolons: separate the columns by tabs or commas"),
+        ("a.tsv", '"label"\t"texts"', "name one of these"),
+    ],
+)
+def test_another_separator_or_quoting_is_noticed(tmp_path, name, header, hint):
+    path = tmp_path / name
+    path.write_text(f"{header}\n")
+
+    with pytest.raises(CorpusError, match="no column 'text'") as error:
+        list(read_rows(path, format=path.suffix[1:], header=True, columns=["text"]))
+
+    assert error.value.hint.startswith(hint)
+
+
+def test_a_tsv_whose_cells_are_all_quoted_is_read_without_the_quotes(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text('"label"\t"text"\n"1"\t"one"\n"2"\t"two"\n')
+
+    rows = read_rows(path, format="tsv", header=True, columns=["text", "label"])
+
+    assert [row.cells for row in rows] == [("one", "1"), ("two", "2")]
+
+
+def test_quoted_names_that_are_kept_say_how_to_read_them(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text('"label"\t"text"\n')
+
+    with pytest.raises(CorpusError) as error:
+        list(read_rows(path, format="tsv", header=True, columns=["text"], quoting="none"))
+
+    assert error.value.hint == "the names are in quotes: read them with --quoting csv"

@@ -43,6 +43,8 @@ def test_settings_name_the_class_and_inputs_that_transformers_needs(ours):
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": 512,
+        "do_lower_case": True,
+        "strip_accents": False,
         "pad_token": "[PAD]",
         "unk_token": "[UNK]",
         "cls_token": "[CLS]",
