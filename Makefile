@@ -5,7 +5,7 @@ TORCH ?= torch==2.13.*
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-short test test-slow check bench clean
+.PHONY: install demo demo-short test test-slow check bench bench-gpu clean
 
 install: $(VENV)/installed
 
@@ -38,6 +38,10 @@ check: install
 bench: install
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_vocabulary.py
+
+# Eight minutes on a machine with an NVIDIA GPU, with a PyTorch that has CUDA: make TORCH=torch ...
+bench-gpu: install
+	$(BIN)/python tests/bench_gpu.py
 
 clean:
 	rm -rf $(VENV) data/demo

@@ -81,6 +81,8 @@ class Layout(NamedTuple):
     """Where the tokens of a flat batch belong in a padded one; made once for all layers.
 
     Attributes:
+        cu_seqlens: (B + 1,) int32, where each sequence starts, and N.
+        longest: length of the longest sequence.
         num_tokens: N, the real tokens.
         num_rows: N, and on a CPU a few rows of filler, which nothing reads.
         batch_size: B.
@@ -90,6 +92,8 @@ class Layout(NamedTuple):
         keep: (B, T) bool, true at real tokens; None where all are.
     """
 
+    cu_seqlens: Tensor
+    longest: int
     num_tokens: int
     num_rows: int
     batch_size: int
@@ -121,12 +125,13 @@ def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layo
         max_length: length of the longest sequence.
     """
     device, batch_size, num_rows = cu_seqlens.device, len(cu_seqlens) - 1, num_tokens
+    sequences = cu_seqlens, max_length
     if device.type == "cpu":
         num_rows = round_up(num_tokens)
         if num_tokens != batch_size * max_length:
             max_length = -(-max_length // 8) * 8
     if num_tokens == num_rows == batch_size * max_length:
-        return Layout(num_tokens, num_rows, batch_size, max_length, None, None)
+        return Layout(*sequences, num_tokens, num_rows, batch_size, max_length, None, None)
     starts = cu_seqlens[:-1].long()
     shifts = torch.arange(batch_size, device=device) * max_length - starts
     lengths = cu_seqlens.diff()
@@ -136,7 +141,7 @@ def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layo
     keep = None
     if num_tokens != batch_size * max_length:
         keep = torch.arange(max_length, device=device) < lengths[:, None]
-    return Layout(num_tokens, num_rows, batch_size, max_length, rows, keep)
+    return Layout(*sequences, num_tokens, num_rows, batch_size, max_length, rows, keep)
 
 
 def round_up(count: int) -> int:

@@ -3,6 +3,7 @@
 import torch
 
 from bertpre.config.schema import Config
+from bertpre.model.attention import takes_varlen
 from bertpre.training.setup import Setup
 
 _FALLS = {
@@ -46,6 +47,7 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         "device": f"{setup.device.type}, {setup.precision}"
         + (f", {_count(torch.get_num_threads(), 'thread')}" if setup.device.type == "cpu" else "")
         + (f", {setup.ranks.size} processes" if setup.ranks.size > 1 else ""),
+        "attention": _attention(setup, shape.attention_probs_dropout_prob),
         # fp32 weights, gradients and moments; a checkpoint has no gradients.
         "memory": f"{parameters * 4 * (2 + moments) / 1e6:,.0f} MB and what a forward pass takes; "
         f"{parameters * 4 * (1 + moments) / 1e6:,.0f} MB of disk for a checkpoint",
@@ -56,6 +58,18 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
     if options.init_from is not None:
         rows["starts from"] = str(options.init_from)
     return rows
+
+
+def _attention(setup: Setup, dropout_p: float) -> str:
+    if setup.device.type == "cpu":
+        return "written out, padded to the longest of a batch"
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(setup.precision, torch.float32)
+    if takes_varlen(setup.device, dtype, dropout_p):
+        return "flash attention without padding"
+    reason = ""
+    if takes_varlen(setup.device, dtype, 0.0):
+        reason = "; without model.attention_probs_dropout_prob it would be flash attention"
+    return f"the library's, padded to the longest of a batch{reason}"
 
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:

@@ -115,3 +115,47 @@ def test_faults_are_found_before_pytorch_is_imported(
     assert "have up to 48 tokens" in result.stderr
     assert "what to do: change the model section" in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_length_by_a_flag_goes_before_another_in_the_file(
+    tmp_path: Path, tiny_data: Path, config_file: Path
+) -> None:
+    command = ["--data", tiny_data, "--output", tmp_path / "run", "--config", config_file]
+
+    result = run(*command, "--max-epochs", 100, "--stop-after-hours", 1e-9)
+
+    assert result.exit_code == 0
+    assert "stopped after step 1; saved" in result.stderr
+    stored = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
+    assert stored["pretrain"]["max_steps"] is None
+    assert stored["decided"]["max_steps"] > 100
+
+
+def test_a_run_takes_its_shape_from_the_checkpoint_that_it_starts_from(
+    tmp_path: Path, tiny_data: Path, config_file: Path
+) -> None:
+    first = tmp_path / "first"
+    run("--data", tiny_data, "--output", first, "--config", config_file, "--max-steps", 1)
+
+    result = run(
+        "--data", tiny_data, "--output", tmp_path / "second", "--init-from", first,
+        "--max-steps", 1, "--set", "pretrain.global_batch_size=8",
+    )  # fmt: skip
+
+    assert result.exit_code == 0
+    assert "model: 2 layers x 32, 2 heads" in result.stdout
+    assert f"starts from: {first}" in result.stdout
+    assert "weights loaded; new, random: none; not used: none" in result.stderr
+
+
+def test_a_finished_run_is_extended(tmp_path: Path, tiny_data: Path, config_file: Path) -> None:
+    command = [
+        "--data", tiny_data, "--output", tmp_path / "run", "--config", config_file,
+        "--set", "pretrain.schedule.name=constant",
+    ]  # fmt: skip
+
+    run(*command)
+    result = run(*command, "--extend-to", 14)
+
+    assert result.exit_code == 0
+    assert "done: 14 steps" in result.stdout

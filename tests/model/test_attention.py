@@ -7,7 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.config import schema
-from bertpre.model.attention import attention, scaled_dot_product_attention
+from bertpre.model.attention import (
+    attention,
+    scaled_dot_product_attention,
+    takes_varlen,
+)
 from bertpre.model.bert import EncoderLayer, MultiHeadAttention
 from bertpre.model.flat import Layout, make_layout
 
@@ -79,6 +83,30 @@ def test_attention_on_a_gpu_equals_the_written_out_form() -> None:
     there = attention(qkv.cuda(), layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
 
     torch.testing.assert_close(there.cpu(), here, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_flash_attention_over_flat_sequences_equals_the_padded_form() -> None:
+    qkv = torch.randn(8, 3, 2, 64, generator=torch.Generator().manual_seed(0))
+    half = qkv.cuda().bfloat16().requires_grad_()
+    assert takes_varlen(half.device, half.dtype, 0.0)
+
+    here = attention(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
+    there = attention(half, layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
+    there.sum().backward()
+
+    torch.testing.assert_close(there.float().cpu(), here, atol=2e-2, rtol=2e-2)
+    assert half.grad is not None
+    assert torch.isfinite(half.grad).all()
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "dropout_p"),
+    [("cpu", torch.bfloat16, 0.0), ("cuda", torch.float32, 0.0), ("cuda", torch.bfloat16, 0.1)],
+)
+def test_flash_attention_is_not_taken_where_it_does_not_apply(device, dtype, dropout_p) -> None:
+    assert not takes_varlen(torch.device(device), dtype, dropout_p)
 
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
