@@ -28,7 +28,7 @@ _CHARACTERS_AT_ONCE = 65_536
 _WORDS_IN_MEMORY = 250_000
 # Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
 # order of the text does not matter. They hardly move a merge.
-_MOST_WORDS = 1_000_000
+_MOST_WORDS = 400_000
 
 
 class WordCounts:
