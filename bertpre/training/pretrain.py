@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
 from bertpre.artefacts import faults_named, locked
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import held_out_batches, training_batches
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.training.alarms import Alarms
 from bertpre.training.checkpoint import TrainerState, save_checkpoint, save_final
@@ -24,7 +24,7 @@ from bertpre.training.run_folder import (
     start_run_folder,
 )
 from bertpre.training.setup import Setup, restore, set_up
-from bertpre.training.step import Losses, evaluate, train_step
+from bertpre.training.step import Losses
 from bertpre.training.summary import summarize
 from bertpre.training.trial import largest_micro_batch, steps_within
 
@@ -146,35 +146,12 @@ def _train(
             on_event(line)
             alarms.look(line)
 
-    batches = training_batches(
-        data,
-        state.cursor,
-        seed=setup.seed,
-        batch_size=setup.batch_size,
-        micro_batch_size=setup.micro_batch_size,
-        spec=setup.mask_spec,
-        rank=ranks.rank,
-        num_ranks=ranks.size,
-        pin=setup.device.type == "cuda",
-    )
-    with closing(batches):
+    with closing(setup.batches(state.cursor)) as batches:
         while not done and not stopping:
             learning_rate = setup.learning_rate(state.cursor.step)
-            setup.optimizer.set_learning_rate(learning_rate)
-            result = train_step(
-                setup.model,
-                setup.optimizer,
-                meter.wait_for(batches),
-                max_grad_norm=options.optimizer.max_grad_norm,
-                device=setup.device,
-                precision=setup.precision,
-                seed=setup.seed,
-                step=state.cursor.step,
-                ranks=ranks,
-                loss_scale=state.loss_scale,
-            )
-            meter.add(result.num_tokens)
             num_examples = setup.batch_size(state.cursor.step)
+            result = setup.update(meter.wait_for(batches), state)
+            meter.add(result.num_tokens)
             state = replace(
                 state,
                 cursor=state.cursor.advance(num_examples, size=len(data.records)),
@@ -193,7 +170,8 @@ def _train(
                     replace(
                         _line(state, setup, result.losses),
                         learning_rate=learning_rate,
-                        grad_norm=result.grad_norm,
+                        # An fp16 update that was left out has none.
+                        grad_norm=result.grad_norm if isfinite(result.grad_norm) else None,
                         **rates._asdict(),
                     )
                 )
@@ -255,20 +233,7 @@ def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
 
 
 def _evaluate(state: TrainerState, setup: Setup) -> Metrics:
-    ranks = setup.ranks
-    losses = evaluate(
-        setup.model,
-        held_out_batches(
-            setup.data,
-            batch_size=setup.micro_batch_size,
-            rank=ranks.rank,
-            num_ranks=ranks.size,
-        ),
-        device=setup.device,
-        precision=setup.precision,
-        ranks=ranks,
-    )
-    line = _line(state, setup, losses)
+    line = _line(state, setup, setup.evaluate())
     return replace(line, split="eval", unigram_loss=setup.unigram_loss)
 
 

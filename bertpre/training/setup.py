@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 
 from bertpre.config.schema import Config, Pretrain
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Cursor
+from bertpre.data.loader import Batch, Cursor, held_out_batches, training_batches
 from bertpre.data.masking import MaskSpec
 from bertpre.data.random64 import derive
 from bertpre.errors import ConfigError
@@ -26,7 +27,7 @@ from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import newest_whole_checkpoint
 from bertpre.training.schedule import decay_steps, learning_rate_factor, ramp
-from bertpre.training.step import LossScale
+from bertpre.training.step import Losses, LossScale, StepResult, evaluate, train_step
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,51 @@ class Setup:
             max_steps=self.max_steps,
         )
         return self.options.optimizer.learning_rate * factor
+
+    def batches(self, cursor: Cursor) -> Generator[list[Batch]]:
+        """Yield this process's micro-batches of one update after another, from the cursor on."""
+        return training_batches(
+            self.data,
+            cursor,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            micro_batch_size=self.micro_batch_size,
+            spec=self.mask_spec,
+            rank=self.ranks.rank,
+            num_ranks=self.ranks.size,
+            pin=self.device.type == "cuda",
+        )
+
+    def update(self, batch: Sequence[Batch], state: TrainerState) -> StepResult:
+        """Do the update that follows a state."""
+        self.optimizer.set_learning_rate(self.learning_rate(state.cursor.step))
+        return train_step(
+            self.model,
+            self.optimizer,
+            batch,
+            max_grad_norm=self.options.optimizer.max_grad_norm,
+            device=self.device,
+            precision=self.precision,
+            seed=self.seed,
+            step=state.cursor.step,
+            ranks=self.ranks,
+            loss_scale=state.loss_scale,
+        )
+
+    def evaluate(self) -> Losses:
+        """Measure the model on the held-out examples."""
+        return evaluate(
+            self.model,
+            held_out_batches(
+                self.data,
+                batch_size=self.micro_batch_size,
+                rank=self.ranks.rank,
+                num_ranks=self.ranks.size,
+            ),
+            device=self.device,
+            precision=self.precision,
+            ranks=self.ranks,
+        )
 
     @property
     def branch_step(self) -> int | None:

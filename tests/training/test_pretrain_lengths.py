@@ -14,6 +14,7 @@ from bertpre.training import checkpoint, trial
 from bertpre.training import pretrain as pretrain_module
 from bertpre.training.metrics import read_metrics
 from bertpre.training.pretrain import PretrainResult, pretrain
+from bertpre.training.setup import Setup
 from bertpre.training.step import Losses
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -97,9 +98,7 @@ def test_a_call_stops_after_its_hours_and_the_next_goes_on_to_the_same_bits(
 def with_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
     """Let the evaluations find these losses, one after another."""
     left = iter(losses)
-    monkeypatch.setattr(
-        pretrain_module, "evaluate", lambda *args, **kwargs: Losses(next(left), 0.5, 0.7, 0.5)
-    )
+    monkeypatch.setattr(Setup, "evaluate", lambda setup: Losses(next(left), 0.5, 0.7, 0.5))
 
 
 def test_early_stopping_ends_with_the_best_weights(
