@@ -1,16 +1,19 @@
 import itertools
 import json
+import random
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 
-from bertpre.config.load import parse_config
+from bertpre.config.load import config_to_dict, parse_config
 from bertpre.config.schema import Config, MakeData
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError, TrainingError
@@ -163,10 +166,6 @@ pretrain(data, output=output, config=load_config(config), on_event=watch)
 def test_kill_9_at_any_moment_leads_to_the_same_bits(
     tmp_path: Path, tiny_data: Path, tiny_config: Config, unbroken: Path
 ) -> None:
-    import yaml
-
-    from bertpre.config.load import config_to_dict
-
     output, config = tmp_path / "run", tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(config_to_dict(tiny_config)))
     # Before the first checkpoint, in the first save, between checkpoints, in a later save.
@@ -545,3 +544,41 @@ def test_a_run_without_a_whole_checkpoint_says_that_it_starts_again(
     assert "none of 1 checkpoints is whole" in caplog.text
     assert "the run starts again at step 0" in caplog.text
     assert weights(tmp_path / "run") == weights(unbroken)
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_lead_to_the_same_bits(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = tmp_path / "config.yaml"
+    long = changed(tiny_config, max_steps=1500, save_every_steps=20, eval_every_steps=400)
+    config.write_text(yaml.safe_dump(config_to_dict(long)))
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable, "-m", "bertpre", "pretrain", "--data", tiny_data, "--config", config,
+            "--output", tmp_path / name,
+        ]  # fmt: skip
+        return subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+
+    assert start("unbroken").wait() == 0
+    moments, metrics = random.Random(0), tmp_path / "run" / "metrics.jsonl"
+    kills = 0
+    while kills < 20:
+        process, size = start("run"), -1
+        # A resumed run first cuts its metrics back, then adds lines.
+        while process.poll() is None and size == (
+            size := metrics.stat().st_size if metrics.exists() else -1
+        ):
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.5))
+        if process.poll() is not None:  # faster than thought: the kills so far have to do
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+    assert kills >= 10
+    assert start("run").wait() == 0
+
+    assert weights(tmp_path / "run") == weights(tmp_path / "unbroken")
+    assert untimed(read_metrics(tmp_path / "run")) == untimed(read_metrics(tmp_path / "unbroken"))
