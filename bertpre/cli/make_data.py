@@ -86,7 +86,7 @@ def command(
     )
     from bertpre.cli import render
     from bertpre.data.make_data import make_data
-    from bertpre.data.report import sample_examples
+    from bertpre.data.samples import decode_examples
 
     render.show_log()
     with render.progress("make-data", "bytes") as on_progress:
@@ -101,7 +101,7 @@ def command(
             on_progress=on_progress,
         )
     render.table(f"{output}", _rows(report, config.make_data.max_seq_length))
-    render.examples(sample_examples(output, _SHOWN_EXAMPLES))
+    render.examples([str(example) for example in decode_examples(output, _SHOWN_EXAMPLES)])
 
 
 def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
