@@ -89,6 +89,7 @@ def make_data(
             tokenizer_folder=work / "tokenizer",
             folder=make_folder(work / "tokens"),
             workers=config.workers or os.cpu_count() or 1,
+            segmenter=config.word_segmenter,
         )
         report = finish_data(work, config, corpus=corpus, seed=seed)
     if export is not None:

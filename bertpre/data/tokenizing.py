@@ -22,6 +22,8 @@ from bertpre.data.tokens import (
     id_dtype,
     shard_counts,
 )
+from bertpre.errors import ConfigError, TokenizerError
+from bertpre.text.segmenter import Segmenter, load_segmenter
 from bertpre.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,25 @@ class Part(NamedTuple):
         """Whether a shard belongs to this share."""
         return shard % self.of == self.number - 1
 
+    @classmethod
+    def parse(cls, text: str) -> "Part":
+        """Read ``2/8``.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        number, _, of = text.partition("/")
+        if not (_is_number(number) and _is_number(of) and 1 <= int(number) <= int(of)):
+            raise ConfigError(
+                f"--part {text}: expected I/N, part I of N parts, with I from 1 to N",
+                "for instance --part 1/4, 2/4, 3/4 and 4/4 on four machines",
+            )
+        return cls(int(number), int(of))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
 
 class Block(NamedTuple):
     """Whole documents, as much as is tokenised at once.
@@ -66,6 +87,7 @@ def tokenize_corpus(
     tokenizer_folder: Path,
     folder: Path,
     workers: int,
+    segmenter: str = "none",
     part: Part = Part(1, 1),  # noqa: B008
 ) -> int:
     """Tokenise documents into shards; shards that are whole already are not made again.
@@ -75,11 +97,23 @@ def tokenize_corpus(
         tokenizer_folder: what each process loads.
         folder: where the shards go.
         workers: processes that tokenise; 1 stays in this one.
+        segmenter: the option ``word_segmenter``.
         part: make only the shards of this share.
 
     Returns:
         How many shards the corpus has, those of other shares included.
+
+    Raises:
+        ConfigError: the segmenter is not installed.
+        TokenizerError: Han characters are no words to this tokenizer, which a segmenter needs.
     """
+    load_segmenter(segmenter)
+    if segmenter != "none" and not Tokenizer.load(tokenizer_folder).cuts_han:
+        raise TokenizerError(
+            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
+            "character, so words of them cannot be told",
+            "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
+        )
     num_shards = 0
     kept: set[int] = set()
 
@@ -95,7 +129,9 @@ def tokenize_corpus(
                 yield block
 
     with ShardWriter(folder) as writer:
-        for shard, tokenized in _tokenize_blocks(wanted(), tokenizer_folder, workers):
+        for shard, tokenized in _tokenize_blocks(
+            wanted(), _Loading(tokenizer_folder, segmenter), workers
+        ):
             writer.add(tokenized, shard=shard)
     if kept:
         log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
@@ -115,12 +151,13 @@ def tokenize_documents(
     for document in documents:
         block.sentences.extend(document)
         block.document_lengths.append(len(document))
-    return _tokenize(block, tokenizer)
+    return _tokenize(block, _Tools(tokenizer, None))
 
 
-def _tokenize(block: Block, tokenizer: Tokenizer) -> TokenizedDocuments:
+def _tokenize(block: Block, tools: "_Tools") -> TokenizedDocuments:
+    tokenizer, segment = tools
     sentences, sizes = block.sentences, np.array(block.document_lengths, np.int64)
-    found = tokenizer.encode_all(sentences)
+    found = tokenizer.encode_all(sentences, segment=segment)
     ends = np.cumsum(sizes)
     firsts = ends - sizes
     texts = [
@@ -187,16 +224,16 @@ def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
 
 
 def _tokenize_blocks(
-    blocks: Iterator[Block], tokenizer_folder: Path, workers: int
+    blocks: Iterator[Block], loading: "_Loading", workers: int
 ) -> Iterator[tuple[int, TokenizedDocuments]]:
     """Tokenise blocks in order; at most two a process are under way, so memory is bounded."""
     first = list(itertools.islice(blocks, _FEWEST_BLOCKS_FOR_WORKERS))
     blocks = itertools.chain(first, blocks)
     # A small corpus is done before a process has started.
     if workers == 1 or len(first) < _FEWEST_BLOCKS_FOR_WORKERS:
-        tokenizer = Tokenizer.load(tokenizer_folder)
+        tools = loading.load()
         for block in blocks:
-            yield block.shard, _tokenize(block, tokenizer)
+            yield block.shard, _tokenize(block, tools)
         return
     # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
@@ -204,7 +241,7 @@ def _tokenize_blocks(
         workers,
         mp_context=context,
         initializer=_start_worker,
-        initargs=(tokenizer_folder, os.getpid()),
+        initargs=(loading, os.getpid()),
     ) as pool:
         waiting: deque[tuple[int, Future[TokenizedDocuments]]] = deque()
         try:
@@ -219,15 +256,30 @@ def _tokenize_blocks(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-_worker_tokenizer: Tokenizer
+class _Tools(NamedTuple):
+    tokenizer: Tokenizer
+    segment: Segmenter | None
 
 
-def _start_worker(tokenizer_folder: Path, parent: int) -> None:
-    global _worker_tokenizer
+class _Loading(NamedTuple):
+    """What each process loads."""
+
+    tokenizer_folder: Path
+    segmenter: str
+
+    def load(self) -> _Tools:
+        return _Tools(Tokenizer.load(self.tokenizer_folder), load_segmenter(self.segmenter))
+
+
+_worker_tools: _Tools
+
+
+def _start_worker(loading: _Loading, parent: int) -> None:
+    global _worker_tools
     # Ctrl-C goes to every process of the terminal; the parent decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _worker_tokenizer = Tokenizer.load(tokenizer_folder)
+    _worker_tools = loading.load()
 
 
 def _end_with(parent: int) -> None:
@@ -238,4 +290,4 @@ def _end_with(parent: int) -> None:
 
 
 def _tokenize_in_worker(block: Block) -> TokenizedDocuments:
-    return _tokenize(block, _worker_tokenizer)
+    return _tokenize(block, _worker_tools)

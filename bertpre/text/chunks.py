@@ -64,6 +64,11 @@ class Cutter:
         self._is_space = np.zeros(0x3002, bool)
         self._is_space[[ord(char) for char in spaces]] = True
 
+    @property
+    def cuts_han(self) -> bool:
+        """Whether each Han character is a chunk of its own."""
+        return self._cuts_han
+
     def cut(self, texts: Sequence[str]) -> Chunks:
         """Cut texts, of any length, into chunks."""
         split = self._split
@@ -84,8 +89,7 @@ class Cutter:
         return self._parts.findall(chunk)
 
     def _cut_at_han(self, texts: Sequence[str], joined: str) -> Chunks:
-        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-        is_han = (points >= ord(FIRST_HAN)) & (points <= ord(LAST_HAN))
+        points, is_han = find_han(joined)
         is_space = self._is_space[np.minimum(points, len(self._is_space) - 1)]
         # Between texts stands a newline, which ends a chunk whatever else is white space.
         is_inside = ~is_han & ~is_space
@@ -101,3 +105,31 @@ class Cutter:
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
         counts = np.diff(np.searchsorted(np.flatnonzero(is_chunk), ends), prepend=0)
         return Chunks(strings, han, counts)
+
+
+def find_han(text: str) -> tuple[Array, Array]:
+    """Return the code points of a text, uint32, and which are Han characters that BERT cuts out."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return points, (points >= ord(FIRST_HAN)) & (points <= ord(LAST_HAN))
+
+
+def find_inside_words(texts: Sequence[str], segment: Callable[[str], list[str]]) -> Array:
+    """Tell the Han characters that continue a word from those that begin one.
+
+    Args:
+        texts: any texts.
+        segment: cuts a text into words; one after another they are the text again.
+
+    Returns:
+        bool, (Han characters of all texts,).
+    """
+    joined = "\n".join(texts)
+    words = list(chain.from_iterable([*segment(text), "\n"] for text in texts))
+    assert "".join(words) == joined + "\n"
+    _, is_han = find_han(joined)
+    follows = np.zeros(len(joined), bool)
+    follows[1:] = is_han[1:] & is_han[:-1]
+    ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
+    follows[ends[ends < len(joined)]] = False
+    found: Array = follows[is_han]
+    return found

@@ -64,16 +64,17 @@ class PieceMemo:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def number(self, texts: Sequence[str]) -> tuple[Array, Array]:
+    def number(self, texts: Sequence[str]) -> tuple[Array, Array, Array | None]:
         """Cut texts into chunks and number these; the numbers hold until the next call.
 
         Returns:
-            The number of each chunk, int32, and the count of chunks of each text, int64.
+            The number of each chunk, int32; the count of chunks of each text, int64; and which
+            chunks are single Han characters, bool, None where none is.
         """
         if len(self._numbers) + self._characters // _CHARACTERS_PER_ENTRY > _MEMO_ENTRIES:
             self._forget()
         chunks = self._cutter.cut(texts)
-        numbers = self._numbers.of(chunks.strings)
+        numbers, is_han = self._numbers.of(chunks.strings), None
         if chunks.han is not None:
             is_han = chunks.han > 0
             together = np.empty(len(chunks.han), np.int32)
@@ -82,7 +83,7 @@ class PieceMemo:
             numbers = together
         if self._numbers.new:
             self._learn(self._numbers.take_new())
-        return numbers, chunks.counts
+        return numbers, chunks.counts, is_han
 
     def pieces(self, numbers: Array) -> Pieces:
         """Return the pieces of chunks by their numbers."""

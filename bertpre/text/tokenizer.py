@@ -12,8 +12,10 @@ import tokenizers
 
 from bertpre.artefacts import fingerprint
 from bertpre.config.token_mode import Kmer
+from bertpre.text.chunks import find_inside_words
 from bertpre.text.memo import PieceMemo, Pieces
 from bertpre.text.pipeline import find_cutter
+from bertpre.text.segmenter import Segmenter
 from bertpre.text.tokenizer_files import SpecialTokens, read_tokenizer_folder
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -59,7 +61,8 @@ class Tokenizer:
         backend.encode_special_tokens = True
         self._backend = backend
         self.kmer = kmer
-        self._memo = PieceMemo(find_cutter(backend, kmer), self._encode_new)
+        self._cutter = find_cutter(backend, kmer)
+        self._memo = PieceMemo(self._cutter, self._encode_new)
 
         self.files = tuple(files)
         by_id = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
@@ -107,6 +110,11 @@ class Tokenizer:
         return self._prefix is None
 
     @property
+    def cuts_han(self) -> bool:
+        """Whether each Han character is a word of its own, as BERT has it."""
+        return self._cutter.cuts_han
+
+    @property
     def vocab_size(self) -> int:
         return len(self.tokens)
 
@@ -119,17 +127,27 @@ class Tokenizer:
         found = self.encode_all([text])
         return Encoding(found.ids.astype(np.int64), found.word_starts)
 
-    def encode_all(self, texts: Sequence[str]) -> Encodings:
-        """Encode texts, each as `encode` does; many at once take far less time."""
-        numbers, counts = self._memo.number(texts)
+    def encode_all(self, texts: Sequence[str], *, segment: Segmenter | None = None) -> Encodings:
+        """Encode texts, each as `encode` does; many at once take far less time.
+
+        Args:
+            texts: any texts.
+            segment: finds the words of Han characters, of which each begins one otherwise.
+        """
+        numbers, counts, is_han = self._memo.number(texts)
         found = self._memo.pieces(numbers)
         ends = np.concatenate([[0], np.cumsum(found.lengths, dtype=np.int64)])
         lengths = np.diff(ends[np.cumsum(counts)], prepend=0)
-        return Encodings(found.ids, self._starts_word[found.ids], lengths)
+        word_starts = self._starts_word[found.ids]
+        if segment is not None and is_han is not None:
+            # A Han character is always one piece.
+            places = ends[:-1][is_han]
+            word_starts[places[find_inside_words(texts, segment)]] = False
+        return Encodings(found.ids, word_starts, lengths)
 
     def unknown_chunks(self, texts: Sequence[str]) -> list[tuple[str, int]]:
         """Return the words (or longer stretches) in texts that hold [UNK], with their counts."""
-        numbers, _ = self._memo.number(texts)
+        numbers, _, _ = self._memo.number(texts)
         return self._memo.chunks_with(self.unk_id, numbers)
 
     def encode_with_mask(self, text: str) -> list[int]:
