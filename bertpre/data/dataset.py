@@ -18,7 +18,8 @@ from bertpre.data.masking import (
     geometric_shares,
     mask_tokens,
 )
-from bertpre.data.random64 import derive, permute
+from bertpre.data.order import epoch_order
+from bertpre.data.random64 import derive
 from bertpre.data.records import Records, map_records
 from bertpre.data.tokens import TokenStore
 from bertpre.text.tokenizer import Tokenizer
@@ -121,7 +122,9 @@ class PretrainingData:
         for epoch in np.unique(epochs):
             here = epochs == epoch
             key = derive(seed, "order", int(epoch))
-            examples[here] = permute(places[here] % size, size, key)
+            examples[here] = epoch_order(
+                places[here] % size, size, key=key, ids_bytes=self.store.ids_bytes
+            )
         return epochs, examples
 
     def training_examples(

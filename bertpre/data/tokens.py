@@ -172,6 +172,7 @@ class TokenStore:
         self.num_tokens = self._token_ends[-1]
         self.num_sentences = self._sentence_ends[-1]
         self.num_documents = _ends(counts, "documents")[-1]
+        self.ids_bytes = sum(c["tokens"] * c["id_bytes"] for c in counts)
         self.text_bytes = _ends(counts, "text_bytes")[-1]
         self.empty_sentences = _ends(counts, "empty_sentences")[-1]
         self.empty_documents = _ends(counts, "empty_documents")[-1]
