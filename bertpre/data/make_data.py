@@ -86,30 +86,33 @@ def make_data(
         )
         tokenize_corpus(
             (document.sentences for document in documents),
+            loaded,
             tokenizer_folder=work / "tokenizer",
             folder=make_folder(work / "tokens"),
             workers=config.workers or os.cpu_count() or 1,
             segmenter=config.word_segmenter,
         )
-        report = finish_data(work, config, corpus=corpus, seed=seed)
+        report = finish_data(work, config, tokenizer=loaded, corpus=corpus, seed=seed)
     if export is not None:
         export_jsonl(PretrainingData(output), export)
     return report
 
 
-def finish_data(work: Path, config: MakeData, *, corpus: CorpusReport, seed: int) -> DataReport:
+def finish_data(
+    work: Path, config: MakeData, *, tokenizer: Tokenizer, corpus: CorpusReport, seed: int
+) -> DataReport:
     """Draw the index over the tokens in a work folder, and complete it to a data folder.
 
     Args:
         work: holds ``tokenizer`` and ``tokens``.
         config: the stage's options.
+        tokenizer: the one in ``tokenizer``.
         corpus: what reading the text found.
         seed: decides the split, the pairs and static masks.
 
     Raises:
         CorpusError: the tokens cannot give such examples.
     """
-    tokenizer = Tokenizer.load(work / "tokenizer")
     store = TokenStore(work / "tokens")
     if store.num_tokens == 0:
         raise CorpusError(

@@ -105,6 +105,7 @@ def make_part(
         documents = read_documents(inputs, config.text, report=corpus, on_progress=on_progress)
         num_shards = tokenize_corpus(
             _watched((document.sentences for document in documents), digest.update),
+            loaded,
             tokenizer_folder=work / "tokenizer",
             folder=make_folder(work / "tokens"),
             workers=config.workers or os.cpu_count() or 1,
@@ -242,7 +243,8 @@ def _make_from(
         _link_files(source.folders[0] / "tokenizer", make_folder(work / "tokenizer"))
         for folder in source.folders:
             _link_files(folder / "tokens", make_folder(work / "tokens"))
-        report = finish_data(work, config, corpus=source.corpus, seed=seed)
+        tokenizer = Tokenizer.load(work / "tokenizer")
+        report = finish_data(work, config, tokenizer=tokenizer, corpus=source.corpus, seed=seed)
     if export is not None:
         export_jsonl(PretrainingData(output), export)
     return report

@@ -83,6 +83,7 @@ class Block(NamedTuple):
 
 def tokenize_corpus(
     documents: Iterable[tuple[str, ...]],
+    tokenizer: Tokenizer,
     *,
     tokenizer_folder: Path,
     folder: Path,
@@ -94,7 +95,8 @@ def tokenize_corpus(
 
     Args:
         documents: the corpus, each document as its sentences, the same at each call.
-        tokenizer_folder: what each process loads.
+        tokenizer: decides the ids and where words start.
+        tokenizer_folder: where other processes load it from.
         folder: where the shards go.
         workers: processes that tokenise; 1 stays in this one.
         segmenter: the option ``word_segmenter``.
@@ -107,8 +109,8 @@ def tokenize_corpus(
         ConfigError: the segmenter is not installed.
         TokenizerError: Han characters are no words to this tokenizer, which a segmenter needs.
     """
-    load_segmenter(segmenter)
-    if segmenter != "none" and not Tokenizer.load(tokenizer_folder).cuts_han:
+    tools = _Tools(tokenizer, load_segmenter(segmenter))
+    if tools.segment is not None and not tokenizer.cuts_han:
         raise TokenizerError(
             f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
             "character, so words of them cannot be told",
@@ -130,7 +132,7 @@ def tokenize_corpus(
 
     with ShardWriter(folder) as writer:
         for shard, tokenized in _tokenize_blocks(
-            wanted(), _Loading(tokenizer_folder, segmenter), workers
+            wanted(), tools, _Loading(tokenizer_folder, segmenter), workers
         ):
             writer.add(tokenized, shard=shard)
     if kept:
@@ -224,14 +226,13 @@ def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
 
 
 def _tokenize_blocks(
-    blocks: Iterator[Block], loading: "_Loading", workers: int
+    blocks: Iterator[Block], tools: "_Tools", loading: "_Loading", workers: int
 ) -> Iterator[tuple[int, TokenizedDocuments]]:
     """Tokenise blocks in order; at most two a process are under way, so memory is bounded."""
     first = list(itertools.islice(blocks, _FEWEST_BLOCKS_FOR_WORKERS))
     blocks = itertools.chain(first, blocks)
     # A small corpus is done before a process has started.
     if workers == 1 or len(first) < _FEWEST_BLOCKS_FOR_WORKERS:
-        tools = loading.load()
         for block in blocks:
             yield block.shard, _tokenize(block, tools)
         return

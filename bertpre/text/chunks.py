@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bertpre.text.word_table import LONGEST_HASHED, Words, find_words
+
 Array = npt.NDArray[Any]
 Splitter = Callable[[str], Iterable[str]]
 
@@ -19,8 +21,9 @@ _HAN = re.compile(f"[{FIRST_HAN}-{LAST_HAN}]")
 _PYTHON_SPACES = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 # A foreign tokenizer may glue what other white space separates, so it gets that to decide.
 _FOREIGN_SPACES = " \t\n\r"
-_OTHER_SPACES = re.compile(f"[{''.join(c for c in _PYTHON_SPACES if c not in _FOREIGN_SPACES)}]")
+_SPACES_BEYOND_ASCII = re.compile(f"[{''.join(char for char in _PYTHON_SPACES if char > '~')}]")
 _FOREIGN_CHUNKS = re.compile(f"[^{_FOREIGN_SPACES}]+")
+_MOST_HASHED_BYTES = 1 << 21  # the arrays take 40 times as much
 
 
 class Chunks(NamedTuple):
@@ -35,6 +38,20 @@ class Chunks(NamedTuple):
 
     strings: list[str]
     han: Array | None
+    counts: Array
+
+
+class HashedChunks(NamedTuple):
+    """Texts cut at white space and punctuation, as words in a row of bytes.
+
+    Attributes:
+        data: the texts in UTF-8, with a space before, between and after them.
+        words: of all texts.
+        counts: int64, (texts,): words of each text.
+    """
+
+    data: bytes
+    words: Words
     counts: Array
 
 
@@ -63,6 +80,8 @@ class Cutter:
         spaces = _PYTHON_SPACES if all_spaces else _FOREIGN_SPACES
         self._is_space = np.zeros(0x3002, bool)
         self._is_space[[ord(char) for char in spaces]] = True
+        self._is_space_byte = self._is_space[:256].copy()
+        self._is_space_byte[128:] = False  # in UTF-8 these are parts of a character
 
     @property
     def cuts_han(self) -> bool:
@@ -76,15 +95,36 @@ class Cutter:
             joined = "\n".join(texts)
             if self._cuts_han and not joined.isascii() and _HAN.search(joined):
                 return self._cut_at_han(texts, joined)
-            has_odd_spaces = not self._all_spaces and _OTHER_SPACES.search(joined) is not None
-            split = _FOREIGN_CHUNKS.findall if has_odd_spaces else str.split
+            split = str.split if self._all_spaces else _FOREIGN_CHUNKS.findall
         chunks = [list(split(text)) for text in texts]
         counts = np.fromiter(map(len, chunks), np.int64, len(chunks))
         return Chunks(list(chain.from_iterable(chunks)), None, counts)
 
+    def cut_to_words(self, texts: Sequence[str]) -> HashedChunks | None:
+        """Cut texts at white space and punctuation, the fast way; None where it cannot be."""
+        if self._split is not None:
+            return None
+        joined = "\n".join(texts)
+        is_ascii = joined.isascii()
+        if not is_ascii:
+            if self._cuts_han and _HAN.search(joined):
+                return None
+            if self._all_spaces and _SPACES_BEYOND_ASCII.search(joined):
+                texts = [_SPACES_BEYOND_ASCII.sub(" ", text) for text in texts]
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        data = b"\n".join([b"", *encoded, b""])
+        if len(data) > _MOST_HASHED_BYTES:
+            return None
+        words = find_words(np.frombuffer(data, np.uint8), self._is_space_byte)
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(texts)) + 1)
+        counts = np.diff(np.searchsorted(words.starts, ends), prepend=0)
+        return HashedChunks(data, words, counts)
+
     def cut_further(self, chunk: str) -> list[str]:
         """Cut a chunk into parts that repeat more often still; mostly it is the only part."""
-        if self._parts is None or not chunk.isascii() or not chunk.isprintable():
+        if self._parts is None or not (chunk.isascii() and chunk.isprintable()):
+            return [chunk]
+        if len(chunk) <= LONGEST_HASHED and chunk.isalnum():
             return [chunk]
         return self._parts.findall(chunk)
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.text.chunks import FIRST_HAN, LAST_HAN, Cutter
+from bertpre.text.chunks import FIRST_HAN, LAST_HAN, Cutter, HashedChunks
+from bertpre.text.word_table import LONGEST_HASHED, NOT_FOUND, WordTable
 
 Array = npt.NDArray[Any]
 
@@ -73,6 +74,9 @@ class PieceMemo:
         """
         if len(self._numbers) + self._characters // _CHARACTERS_PER_ENTRY > _MEMO_ENTRIES:
             self._forget()
+        hashed = self._cutter.cut_to_words(texts)
+        if hashed is not None:
+            return self._number_words(hashed), hashed.counts, None
         chunks = self._cutter.cut(texts)
         numbers, is_han = self._numbers.of(chunks.strings), None
         if chunks.han is not None:
@@ -114,8 +118,29 @@ class PieceMemo:
     def _forget(self) -> None:
         self._numbers = _Numbers()
         self._han = np.full(ord(LAST_HAN) - ord(FIRST_HAN) + 1, _NOT_MET, np.int32)
+        self._table = WordTable()
         self._characters = 0
         self._pool, self._starts, self._sizes = array("i"), array("i"), array("i")
+
+    def _number_words(self, chunks: HashedChunks) -> Array:
+        data, (starts, ends, hashes), _ = chunks
+
+        def strings(places: Array) -> list[str]:
+            spans = zip(starts[places].tolist(), ends[places].tolist(), strict=True)
+            return [data[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
+
+        numbers = self._table.find(hashes)
+        is_long = ends - starts > LONGEST_HASHED
+        numbers[is_long] = self._numbers.of(strings(np.flatnonzero(is_long)))
+        missing = np.flatnonzero((numbers == NOT_FOUND) & ~is_long)
+        if missing.size:
+            new, first, which = np.unique(hashes[missing], return_index=True, return_inverse=True)
+            found = self._numbers.of(strings(missing[first]))
+            self._table.add(new, found)
+            numbers[missing] = found[which]
+        if self._numbers.new:
+            self._learn(self._numbers.take_new())
+        return numbers
 
     def _number_han(self, places: Array) -> Array:
         numbers = self._han[places]

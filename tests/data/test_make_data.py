@@ -336,12 +336,12 @@ def test_an_interrupted_run_keeps_its_finished_shards(
 
     encode, calls = Tokenizer.encode_all, 0
 
-    def encode_some(self: Tokenizer, texts: list[str]) -> object:
+    def encode_some(self: Tokenizer, texts: list[str], *, segment: None) -> object:
         nonlocal calls
         calls += 1
         if calls == 8:
             raise Killed
-        return encode(self, texts)
+        return encode(self, texts, segment=segment)
 
     with monkeypatch.context() as context:
         context.setattr(Tokenizer, "encode_all", encode_some)
