@@ -220,6 +220,37 @@ def test_pairs_are_distributed_as_by_the_reference(
     # 4 passes of the same corpus: the number of pairs is a mean as well.
     assert len(ours) == pytest.approx(len(theirs), rel=0.03)
 
+    borders = documents.store.token_offsets(np.arange(documents.last[-1] + 1))
+
+    def cut_in_front(places: list[int]) -> np.ndarray:
+        found = np.array(places)
+        return found - borders[np.searchsorted(borders, found, side="right") - 1]
+
+    def alike(mine: np.ndarray, other: np.ndarray) -> bool:
+        """Two samples of one distribution, by chi-squared over some ten bins."""
+        edges = np.unique(np.quantile(np.concatenate([mine, other]), np.linspace(0, 1, 11)))
+        if len(edges) < 3:
+            return bool(len(np.unique(mine)) == len(np.unique(other)))
+        edges[-1] += 1
+        counts = np.array([np.histogram(sample, edges)[0] for sample in (mine, other)], float)
+        expected = counts.sum(axis=0) * counts.sum(axis=1, keepdims=True) / counts.sum()
+        freedom = len(edges) - 2
+        return bool(
+            ((counts - expected) ** 2 / expected).sum() < freedom + 5 * (2 * freedom) ** 0.5
+        )
+
+    for label in (IS_NEXT, RANDOM_NEXT):
+        mine = [r for r in ours if r[4] == label]
+        other = [(a, b) for a, b, is_random in theirs if is_random == (label == RANDOM_NEXT)]
+        assert bool(mine) == bool(other)
+        if not mine:
+            continue
+        assert alike(np.array([r[2] for r in mine]), np.array([len(a) for a, _ in other]))
+        assert alike(np.array([r[3] for r in mine]), np.array([len(b) for _, b in other]))
+        for start, side in ((0, 0), (1, 1)):
+            places = [starts[pair[side][0][0]] + pair[side][0][1] for pair in other]
+            assert alike(cut_in_front([r[start] for r in mine]), cut_in_front(places))
+
 
 def test_truncation_takes_from_front_and_back_alike() -> None:
     documents = split_of([[100, 100]] * 2000)
