@@ -102,7 +102,9 @@ def make_part(
     with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
         loaded.save_files(make_folder(work / "tokenizer"))
         corpus, digest = CorpusReport(), hashlib.sha256()
-        documents = read_documents(inputs, config.text, report=corpus, on_progress=on_progress)
+        documents = read_documents(
+            inputs, config.text, kmer=loaded.kmer, report=corpus, on_progress=on_progress
+        )
         num_shards = tokenize_corpus(
             _watched((document.sentences for document in documents), digest.update),
             loaded,
