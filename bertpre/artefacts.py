@@ -16,12 +16,13 @@ from typing import Any, Literal
 
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
-Kind = Literal["tokenizer", "data", "index", "checkpoint", "model"]
+Kind = Literal["tokenizer", "part", "data", "index", "checkpoint", "model"]
 
 MANIFEST = "manifest.json"
 FORMAT = 1  # raised when a folder's layout changes in a way that older code cannot read
 _MADE_BY = {
     "tokenizer": "bertpre build-vocab",
+    "part": "bertpre make-data --part",
     "data": "bertpre make-data",
     "index": "bertpre make-data",
     "checkpoint": "bertpre pretrain",

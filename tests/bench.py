@@ -18,11 +18,10 @@ import tokenizers
 import torch
 from transformers import BertConfig, BertForPreTraining
 
-from bertpre import build_vocab, load_config, make_data
-from bertpre.config.schema import BuildVocab, MakeData, TextOptions
+from bertpre import build_vocab, load_config
+from bertpre.config.schema import BuildVocab, TextOptions
 from bertpre.data.dataset import Examples
 from bertpre.data.loader import Batch, collate
-from bertpre.data.random64 import Stream
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining as OurBertForPreTraining
 from bertpre.text.corpus import read_records
@@ -168,10 +167,10 @@ def bench_training(
 
 def write_text(path: Path, megabytes: int) -> list[str]:
     """Invented prose with word frequencies as in nature, a blank line after ten sentences."""
-    stream, generator = Stream(1), np.random.default_rng(1)
+    generator = np.random.default_rng(1)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     words = [
-        "".join(letters[min(stream.integer(0, 25), stream.integer(0, 25))] for _ in range(length))
+        "".join(letters[place] for place in generator.integers(0, 26, (length, 2)).min(axis=1))
         for length in generator.integers(2, 11, 50_000)
     ]
     lines: list[str] = []
@@ -187,11 +186,11 @@ def write_text(path: Path, megabytes: int) -> list[str]:
 
 
 def bench_text() -> None:
-    """The text stages whole, files and reports included, against the bare tokenizers library."""
+    """build-vocab whole, files and reports included, against the bare tokenizers library."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         text, megabytes = folder / "text.txt", 10
-        lines = write_text(text, megabytes)
+        write_text(text, megabytes)
 
         def train_theirs() -> None:
             tokenizer = tokenizers.BertWordPieceTokenizer(lowercase=False)
@@ -206,20 +205,6 @@ def bench_text() -> None:
             f"build-vocab, {VOCAB_SIZE} pieces: {megabytes / seconds:.1f} MB/s, "
             f"{ratio:.2f} times the bare trainer"
         )
-        bare = tokenizers.Tokenizer.from_file(str(folder / "tokenizer/tokenizer.json"))
-        for workers in (1, 2):
-
-            def make_ours(workers: int = workers) -> None:
-                make_data(
-                    [text], tokenizer=folder / "tokenizer", output=folder / "data",
-                    config=MakeData(workers=workers), overwrite=True,
-                )  # fmt: skip
-
-            seconds, ratio = take_turns(make_ours, lambda: bare.encode_batch_fast(lines))
-            print(
-                f"make-data, 5 passes, {workers} workers: {megabytes / seconds:.1f} MB/s, "
-                f"{ratio:.2f} times bare encode_batch_fast"
-            )
 
 
 def bench_reading() -> None:

@@ -1,13 +1,13 @@
 """Small real artefacts that many tests share, each made once by the stage that makes it."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Config
-from bertpre.data.random64 import Stream
 
 SUBJECTS = ["the cat", "a dog", "our teacher", "the old sailor", "my sister", "every child"]
 VERBS = ["sees", "follows", "likes", "remembers", "paints", "describes"]
@@ -18,13 +18,13 @@ PLACES = ["in the morning", "near the harbour", "after supper", "without a word"
 @pytest.fixture(scope="session")
 def tiny_documents() -> list[list[str]]:
     """80 documents of 2 to 9 invented sentences; each document keeps to one subject."""
-    stream = Stream(2024)
+    generator = random.Random(2024)
     documents = []
     for _ in range(80):
-        subject = SUBJECTS[stream.integer(0, len(SUBJECTS) - 1)]
+        subject = generator.choice(SUBJECTS)
         sentences = []
-        for _ in range(stream.integer(2, 9)):
-            drawn = [part[stream.integer(0, len(part) - 1)] for part in (VERBS, OBJECTS, PLACES)]
+        for _ in range(generator.randint(2, 9)):
+            drawn = [generator.choice(part) for part in (VERBS, OBJECTS, PLACES)]
             sentences.append(" ".join([subject, *drawn]) + ".")
         documents.append(sentences)
     return documents

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Strict
 
 from bertpre.config.fields import Bool, Float, Int, option, section
 from bertpre.config.finetuning import Finetune
+from bertpre.config.ngrams import parse_weights
 from bertpre.config.reading import TextOptions
 from bertpre.config.token_mode import parse_kmer
 
@@ -32,7 +33,13 @@ def _check_token_mode(mode: str) -> str:
     return mode
 
 
+def _check_ngram_weights(weights: str) -> str:
+    parse_weights(weights)
+    return weights
+
+
 TokenMode = Annotated[str, Strict(), AfterValidator(_check_token_mode)]
+NgramWeights = Annotated[str, Strict(), AfterValidator(_check_ngram_weights)]
 
 
 @section
@@ -81,16 +88,20 @@ class MakeData:
     max_seq_length: Int = option(
         128, "Most tokens in an example, [CLS] and [SEP] included.", ge=8, le=32_768
     )
-    objective: Literal["mlm-nsp", "mlm"] = option(
+    objective: Literal["mlm-nsp", "mlm-sop", "mlm"] = option(
         "mlm-nsp",
-        "mlm-nsp: sentence pairs, next-sentence prediction. mlm: packed sentences, "
-        "for text without sentences.",
+        "mlm-nsp: sentence pairs, next-sentence prediction. mlm-sop: consecutive pairs, half of "
+        "them swapped, whose order is predicted. mlm: packed sentences, for text without "
+        "sentences.",
     )
     dupe_factor: Int | None = option(
         None,
-        "Passes over the corpus, each with new pairs; default 5 with NSP, 1 without.",
+        "Passes over the corpus, each with new pairs; default 5 with pairs, 1 without.",
         ge=1,
         le=10_000,
+    )
+    balance_nsp: Bool = option(
+        False, "Make half of the pairs random; BERT's own procedure makes more than half so."
     )
     short_seq_prob: Float = option(
         0.1, "Share of documents whose pairs get a random shorter length.", ge=0, le=1
@@ -100,6 +111,29 @@ class MakeData:
     )
     mlm_probability: Float = option(0.15, "Share of tokens that are predicted.", gt=0, le=0.8)
     whole_word_masking: Bool = option(False, "Mask all pieces of a word together.")
+    mask_spans: Literal["none", "geometric", "ngrams"] = option(
+        "none",
+        "Mask neighbours together. geometric: whole words, as many as span_stop_prob says "
+        "(SpanBERT). ngrams: tokens (whole words with whole_word_masking) by ngram_weights.",
+    )
+    span_stop_prob: Float = option(
+        0.2, "Probability that a geometric span ends after each word.", gt=0, lt=1
+    )
+    span_max_words: Int = option(10, "Most words in a geometric span.", ge=1, le=100)
+    ngram_weights: NgramWeights = option(
+        "6 3 2", "How often 1, 2, 3 and more neighbours are masked together, in proportion."
+    )
+    mask_token_share: Float = option(
+        0.8, "Share of the predicted tokens that are replaced by [MASK].", ge=0, le=1
+    )
+    random_token_share: Float = option(
+        0.1, "Share of the predicted tokens that become a random one; the rest stays.", ge=0, le=1
+    )
+    word_segmenter: Literal["none", "jieba"] = option(
+        "none",
+        "jieba: find Chinese words, which are written without spaces, for masks of whole words; "
+        "needs the package jieba.",
+    )
     max_predictions_per_seq: Int | None = option(
         None, "Most predicted tokens in an example; default: as many as the rate asks for.", ge=1
     )

@@ -8,9 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.artefacts import check_files, read_manifest
-from bertpre.data.masking import MaskSpec, Vocabulary, example_keys, mask_tokens
-from bertpre.data.pairs import RECORD, Records
-from bertpre.data.random64 import derive, permute
+from bertpre.config.load import config_to_dict
+from bertpre.config.ngrams import parse_weights
+from bertpre.config.schema import MakeData
+from bertpre.data.masking import (
+    MaskSpec,
+    Vocabulary,
+    example_keys,
+    geometric_shares,
+    mask_tokens,
+)
+from bertpre.data.order import epoch_order
+from bertpre.data.random64 import derive
+from bertpre.data.records import Records, map_records
 from bertpre.data.tokens import TokenStore
 from bertpre.text.tokenizer import Tokenizer
 
@@ -27,7 +37,8 @@ class Assembled(NamedTuple):
         lengths: int64, (B,).
         maskable: bool, (N,): False for [CLS] and [SEP].
         word_starts: bool, (N,).
-        nsp_labels: int64, (B,): 0 = B follows A, 1 = random; None without NSP.
+        nsp_labels: int64, (B,): 0 = B follows A, 1 = random (or 0 = in order, 1 = swapped); None
+            without such pairs.
     """
 
     ids: Array
@@ -82,7 +93,8 @@ class PretrainingData:
         # Occurrences of each id in the training documents, int64, (vocab_size,).
         self.unigrams: npt.NDArray[np.int64] = np.fromfile(index / "unigrams.bin", "<i8")
         self.seed: int = self.index_manifest["seed"]
-        options = self.index_manifest["options"]
+        # An option that came after the folder was made has its default.
+        options = {**config_to_dict(MakeData()), **self.index_manifest["options"]}
         self.objective: str = options["objective"]
         self.max_seq_length: int = options["max_seq_length"]
         self.static_masks: bool = options["masking"] == "static"
@@ -92,8 +104,8 @@ class PretrainingData:
 
     @property
     def with_nsp(self) -> bool:
-        """Whether the examples are sentence pairs with a label."""
-        return self.objective == "mlm-nsp"
+        """Whether the examples are pairs with a label, of next sentences or of their order."""
+        return self.objective in ("mlm-nsp", "mlm-sop")
 
     def order(self, start: int, count: int, *, seed: int) -> tuple[Array, Array]:
         """Return which examples come at places start to start + count - 1 of endless training.
@@ -110,7 +122,9 @@ class PretrainingData:
         for epoch in np.unique(epochs):
             here = epochs == epoch
             key = derive(seed, "order", int(epoch))
-            examples[here] = permute(places[here] % size, size, key)
+            examples[here] = epoch_order(
+                places[here] % size, size, key=key, ids_bytes=self.store.ids_bytes
+            )
         return epochs, examples
 
     def training_examples(
@@ -198,14 +212,18 @@ def mask_spec_of(options: Mapping[str, Any]) -> MaskSpec:
     """Return how the make_data section, as plain values, says that masks are drawn."""
     return MaskSpec(
         probability=options["mlm_probability"],
-        whole_word=options["whole_word_masking"],
+        whole_word=options["whole_word_masking"] or options["mask_spans"] == "geometric",
         max_predictions=options["max_predictions_per_seq"],
+        span_shares=_span_shares(options),
+        spans_share_fate=options["mask_spans"] == "geometric",
+        mask_share=options["mask_token_share"],
+        random_share=options["random_token_share"],
     )
 
 
-def map_records(path: Path) -> Records:
-    """Map a file of examples into memory, (examples,) of `RECORD`."""
-    # An empty file cannot be mapped.
-    if path.stat().st_size == 0:
-        return np.zeros(0, RECORD)
-    return np.memmap(path, dtype=RECORD, mode="r")
+def _span_shares(options: Mapping[str, Any]) -> tuple[float, ...]:
+    if options["mask_spans"] == "geometric":
+        return geometric_shares(options["span_stop_prob"], options["span_max_words"])
+    if options["mask_spans"] == "ngrams":
+        return parse_weights(options["ngram_weights"])
+    return ()

@@ -8,6 +8,8 @@ import numpy as np
 
 from bertpre.data.dataset import PretrainingData
 
+_TOKENS_AT_ONCE = 1 << 17
+
 
 def export_jsonl(data: PretrainingData, path: Path) -> None:
     """Write every training example with its masks: of its pass, or of epoch 0 if dynamic.
@@ -28,8 +30,9 @@ def export_jsonl(data: PretrainingData, path: Path) -> None:
 
 
 def _rows(data: PretrainingData, tokens: Sequence[str]) -> Iterator[dict[str, object]]:
-    for start in range(0, len(data.records), 1024):
-        numbers = np.arange(start, min(start + 1024, len(data.records)))
+    at_once = max(1, _TOKENS_AT_ONCE // data.max_seq_length)
+    for start in range(0, len(data.records), at_once):
+        numbers = np.arange(start, min(start + at_once, len(data.records)))
         batch = data.training_examples(numbers, epochs=np.zeros_like(numbers), seed=data.seed)
         ends = np.cumsum(batch.lengths)
         passes = np.searchsorted(data.pass_ends, numbers, side="right")

@@ -14,7 +14,7 @@ from bertpre.data.random64 import U64, below, derive, hash64, uniform
 
 Array = npt.NDArray[Any]
 
-MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest stays as it is
+_NEVER = np.uint64(2**64 - 1)  # the number of a token that cannot be chosen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,11 +25,20 @@ class MaskSpec:
         probability: share of an example's tokens, special ones counted, that is predicted.
         whole_word: mask all pieces of a word together.
         max_predictions: most predicted tokens in an example, or None.
+        span_shares: how often 1, 2, 3, ... neighbours are masked together, adding up to 1; empty
+            for masks without spans. Neighbours are words if ``whole_word``, else tokens.
+        spans_share_fate: what happens to a span is drawn once for all of it.
+        mask_share, random_share: of the predicted tokens, those that become [MASK] or a random
+            token; the rest stays as it is.
     """
 
     probability: float
     whole_word: bool = False
     max_predictions: int | None = None
+    span_shares: tuple[float, ...] = ()
+    spans_share_fate: bool = False
+    mask_share: float = 0.8
+    random_share: float = 0.1
 
     def num_predictions(self, lengths: Array) -> npt.NDArray[np.int64]:
         """Return how many tokens are predicted in examples of these lengths.
@@ -106,63 +115,122 @@ def mask_tokens(
     # Three independent numbers a token: which are chosen, what happens to them, random ids.
     numbers = hash64(keys[example], position)
     wanted = spec.num_predictions(lengths)
-    if spec.whole_word:
+    decides_fate = numbers
+    if spec.span_shares:
+        spans = _number_spans(numbers, maskable, word_starts, spec)
+        predicted = _choose_tokens(spans, example, position, maskable, wanted)
+        decides_fate = spans if spec.spans_share_fate else numbers
+    elif spec.whole_word:
         predicted = _choose_words(numbers, example, maskable, word_starts, wanted)
         # Where every word is larger than the budget, pieces are better than no prediction at all.
         bare = np.bincount(example[predicted], minlength=len(lengths)) == 0
-        pieces = _choose_tokens(numbers, example, maskable & bare[example], wanted)
-        predicted = np.sort(np.concatenate([predicted, pieces]))
+        if bare.any():
+            others = maskable & bare[example]
+            pieces = _choose_tokens(numbers, example, position, others, wanted)
+            predicted = np.sort(np.concatenate([predicted, pieces]))
     else:
-        predicted = _choose_tokens(numbers, example, maskable, wanted)
+        predicted = _choose_tokens(numbers, example, position, maskable, wanted)
     labels = ids[predicted]
-    fate_numbers = hash64(derive(0, "fate"), numbers[predicted])
-    fate = uniform(fate_numbers)
-    drawn = below(hash64(derive(0, "id"), fate_numbers), len(vocabulary.ordinary_ids))
+    fate = uniform(hash64(derive(0, "fate"), decides_fate[predicted]))
+    own_numbers = hash64(derive(0, "fate"), numbers[predicted])
+    drawn = below(hash64(derive(0, "id"), own_numbers), len(vocabulary.ordinary_ids))
     replaced = np.where(
-        fate < MASK_SHARE,
+        fate < spec.mask_share,
         vocabulary.mask_id,
-        np.where(fate < MASK_SHARE + RANDOM_SHARE, vocabulary.ordinary_ids[drawn], labels),
+        np.where(
+            fate < spec.mask_share + spec.random_share, vocabulary.ordinary_ids[drawn], labels
+        ),
     )
     input_ids = ids.copy()
     input_ids[predicted] = replaced
     return Masked(input_ids, predicted, labels)
 
 
-def _choose_tokens(numbers: U64, example: Array, maskable: Array, wanted: Array) -> Array:
-    """Take the ``wanted`` tokens of smallest number in each example.
+def geometric_shares(stop: float, most: int) -> tuple[float, ...]:
+    """Return how often spans have 1, 2, ... words when each word may be the last.
+
+    Longer ones than ``most`` are drawn again, so the shares add up to 1.
+
+    Source: Joshi et al. 2020 (SpanBERT), section 3.1: 0.2 and 10, 3.8 words on average.
+    """
+    shares = stop * (1 - stop) ** np.arange(most)
+    return tuple((shares / shares.sum()).tolist())
+
+
+def _choose_tokens(
+    numbers: U64, example: Array, position: Array, maskable: Array, wanted: Array
+) -> Array:
+    """Take the ``wanted`` tokens of smallest number in each example, the first of equal ones.
 
     As it is always the smallest, the tokens chosen at a lower rate are among those of a higher one.
     """
-    candidates = np.flatnonzero(maskable)
-    order = candidates[np.lexsort((numbers[candidates], example[candidates]))]
-    return np.sort(order[_rank_in_group(example[order]) < wanted[example[order]]])
+    rows = np.full((len(wanted), int(position.max()) + 1), _NEVER)
+    rows[example[maskable], position[maskable]] = numbers[maskable]
+    rows.sort(axis=1)
+    limits = rows[np.arange(len(wanted)), np.minimum(wanted, rows.shape[1]) - 1]
+    chosen = maskable & (numbers < limits[example])
+    last = np.flatnonzero(maskable & (numbers == limits[example]))
+    left = wanted - np.bincount(example[chosen], minlength=len(wanted))
+    chosen[last[_rank_in_group(example[last]) < left[example[last]]]] = True
+    return np.flatnonzero(chosen)
 
 
 def _choose_words(
     numbers: U64, example: Array, maskable: Array, word_starts: Array, wanted: Array
 ) -> Array:
-    """Take whole words in the order of their numbers while they fit; one too large is skipped.
+    """Take whole words in the order of their numbers while they fit; one too large is skipped."""
+    first, word = _find_words(maskable, word_starts)
+    if len(first) == 0:
+        return first
+    size = np.bincount(word[maskable], minlength=len(first))
+    owner = example[first]
+    place = _rank_in_group(owner)
+    shape = (len(wanted), int(place.max()) + 1)
+    rows, sizes = np.full(shape, _NEVER), np.zeros(shape, np.int64)
+    rows[owner, place], sizes[owner, place] = numbers[first], size
+    order = rows.argsort(axis=1)
+    in_turn = np.take_along_axis(sizes, order, axis=1).T.copy()
+    taken = np.zeros(shape, bool)
+    left, examples = wanted.copy(), np.arange(len(wanted))
+    # One turn for the first word of every example, one for the second, and so on.
+    for turn, its_size in enumerate(in_turn):
+        fits = its_size <= left
+        left -= its_size * fits
+        taken[examples, order[:, turn]] = fits
+        if not left.any():
+            break
+    return np.flatnonzero(maskable & taken[owner, place][np.maximum(word, 0)])
+
+
+def _number_spans(numbers: U64, maskable: Array, word_starts: Array, spec: MaskSpec) -> U64:
+    """Give each token the smallest number of all spans that cover it.
+
+    A span begins at any word, has a random length, and never goes over [SEP] or [CLS]. Taking
+    tokens by these numbers takes span after span in random order; the last one is cut.
+    """
+    starts = word_starts if spec.whole_word else np.ones_like(word_starts)
+    first, word = _find_words(maskable, starts)
+    own = numbers[first]
+    draws = uniform(hash64(derive(0, "span"), own))
+    # The last border may be below 1 by rounding.
+    longest = np.searchsorted(np.cumsum(spec.span_shares)[:-1], draws, side="right") + 1
+    segment = np.cumsum(~maskable)[first]
+    smallest = own.copy()
+    for step in range(1, len(spec.span_shares)):
+        reaches = (longest[:-step] > step) & (segment[:-step] == segment[step:])
+        candidates = np.where(reaches, own[:-step], _NEVER)
+        np.minimum(smallest[step:], candidates, out=smallest[step:])
+    return np.where(maskable, smallest[np.maximum(word, 0)], _NEVER)
+
+
+def _find_words(maskable: Array, word_starts: Array) -> tuple[Array, Array]:
+    """Return the first token of each word, and the number of the word of each token.
 
     A word ends at the next word start or special token, so it never spans [SEP] (the reference
     glues a B that was cut inside a word to the last word of A).
     """
     begins = maskable & (word_starts | np.concatenate([[True], ~maskable[:-1]]))
-    word = np.cumsum(begins) - 1
-    first = np.flatnonzero(begins)
-    size = np.bincount(word[maskable], minlength=len(first))
-    order = np.lexsort((numbers[first], example[first]))
-    owner = example[first[order]]
-    rank = _rank_in_group(owner)
-    taken = np.zeros(len(first), bool)
-    left = wanted.copy()
-    # One round for the first word of every example, one for the second, and so on.
-    by_rank = np.argsort(rank, kind="stable")
-    for group in np.split(by_rank, np.flatnonzero(np.diff(rank[by_rank])) + 1):
-        words, owners = order[group], owner[group]
-        fits = size[words] <= left[owners]
-        taken[words[fits]] = True
-        left[owners[fits]] -= size[words[fits]]
-    return np.flatnonzero(maskable & taken[np.maximum(word, 0)])
+    return np.flatnonzero(begins), np.cumsum(begins) - 1
 
 
 def _rank_in_group(groups: Array) -> Array:

@@ -1,172 +1,176 @@
-"""Examples as an index: which stretches of the token store are segment A and B, and the label.
+"""Pairs of segments, drawn by the procedure of BERT's own create_pretraining_data.py, as offsets.
 
-Sentence pairs follow the procedure of BERT's own create_pretraining_data.py, as offsets; text
-without sentence pairs is packed into full sequences.
+All documents of a block take a step at once, one chunk of each, so that no Python runs for each
+example. Every document has random numbers of its own: they do not depend on the blocks.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from bertpre.data.random64 import Stream, derive
-
-# One example. Lengths are of tokens without [CLS] and [SEP]; b_length 0 means a single segment.
-RECORD = np.dtype(
-    [
-        ("a_start", "<u8"),
-        ("b_start", "<u8"),
-        ("a_length", "<u2"),
-        ("b_length", "<u2"),
-        ("label", "u1"),
-    ]
+from bertpre.data.documents import SplitDocuments
+from bertpre.data.random64 import U64, below, count_heads, derive, hash64, uniform
+from bertpre.data.records import (
+    IN_ORDER,
+    IS_NEXT,
+    NO_LABEL,
+    RANDOM_NEXT,
+    SWAPPED,
+    Array,
+    Drawn,
+    Records,
+    in_order,
+    make_records,
 )
-Records = npt.NDArray[np.void]
 
-IS_NEXT, RANDOM_NEXT = 0, 1  # the labels of the reference
-NO_LABEL = 255
-
-
-class Span(NamedTuple):
-    """A document, or the part of one that belongs to a split: sentences first to last - 1."""
-
-    first: int
-    last: int
+# What a random number of a chunk decides.
+_A_END, _LABEL, _OTHER, _B_START, _A_FRONT, _B_FRONT = range(6)
+_SAMPLED_DOCUMENTS = 4096
+_BISECTIONS = 8
 
 
-class Sentences(Protocol):
-    """What this module needs of the token store."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairRules:
+    """How pairs are drawn.
 
-    def sentence_offsets(self, first: int, last: int) -> list[int]:
-        """Return the token offsets of sentences first to last - 1, and where the last ends."""
-
-
-class SplitDocuments:
-    """The documents of one split (training or held out).
-
-    Args:
-        store: the token store.
-        first, last: int64, (documents,): the sentences of each document in this split.
-        hashes: uint64, (documents,): equal for documents of equal text.
+    Attributes:
+        max_seq_length: most tokens of an example, three special ones included.
+        short_seq_prob: share of documents with a random shorter target length.
+        random_share: probability of a random B where there is a true one.
+        reaches_on: take a chunk of one sentence's next as the true B, if the document has one.
+            The reference makes such a chunk random, so that random pairs are the more frequent.
     """
 
-    def __init__(
-        self,
-        store: Sentences,
-        *,
-        first: npt.NDArray[np.int64],
-        last: npt.NDArray[np.int64],
-        hashes: npt.NDArray[np.uint64],
-    ) -> None:
-        self._store = store
-        self.first, self.last, self.hashes = first, last, hashes
-        self.num_distinct = len(np.unique(hashes))
+    max_seq_length: int
+    short_seq_prob: float
+    random_share: float = 0.5
+    reaches_on: bool = False
 
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def offsets(self, document: int) -> list[int]:
-        """Return where the document's sentences start in the store, and where the last ends."""
-        return self._store.sentence_offsets(int(self.first[document]), int(self.last[document]))
-
-    def another(self, document: int, stream: Stream) -> int:
-        """Draw a document whose text is not that of ``document``.
-
-        The reference draws ten times and then takes the same document, calling it random. We go
-        on to the next one that differs, so that no pair is mislabelled.
-        """
-        for _ in range(10):
-            drawn = stream.integer(0, len(self) - 1)
-            if self.hashes[drawn] != self.hashes[document]:
-                return drawn
-        order = np.roll(np.arange(len(self)), -drawn)
-        return int(order[np.argmax(self.hashes[order] != self.hashes[document])])
+    @property
+    def budget(self) -> int:
+        """Most tokens of A and B together."""
+        return self.max_seq_length - 3
 
 
-def draw_pairs(
-    documents: SplitDocuments, *, max_seq_length: int, short_seq_prob: float, key: int
-) -> Iterator[list[tuple[int, int, int, int, int]]]:
-    """Draw the sentence pairs of one pass, a list of records a document.
+@dataclass(kw_only=True, slots=True)
+class _Walk:
+    """Where the documents of a block stand that are not at their end yet."""
+
+    documents: Array  # their numbers
+    keys: U64
+    targets: Array  # tokens that close a chunk
+    starts: Array  # the first sentence of the next chunk
+    last: Array
+
+    def close_chunks(self, documents: SplitDocuments) -> Array:
+        """Return the sentence after each document's next chunk."""
+        store = documents.store
+        reached = store.sentences_at(store.token_offsets(self.starts) + self.targets, side="left")
+        return np.clip(reached, self.starts + 1, self.last)
+
+    def go_on_from(self, starts: Array) -> None:
+        going = starts < self.last
+        self.documents, self.keys = self.documents[going], self.keys[going]
+        self.targets, self.last = self.targets[going], self.last[going]
+        self.starts = starts[going]
+
+
+def draw_next_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
+    """Draw the sentence pairs of one pass, with B the next text or random.
 
     Args:
         documents: at least two of distinct text.
-        max_seq_length: most tokens of an example, three special ones included.
-        short_seq_prob: share of documents with a random shorter target length.
+        rules: lengths and shares.
         key: a number from `derive`; one key, one pass.
 
     Source: google-research/bert create_pretraining_data.py, create_instances_from_document.
         Its labels are followed too: a chunk of one sentence always gets a random B, so more than
         half of the pairs are random.
     """
-    budget = max_seq_length - 3
-    for document in range(len(documents)):
-        # Each document has its own sequence of draws, so that documents can be drawn in any order.
-        stream = Stream(derive(key, "document", document))
-        offsets = documents.offsets(document)
-        num_sentences = len(offsets) - 1
-        target = budget
-        if stream.random() < short_seq_prob:
-            target = stream.integer(2, budget)
-        records = []
-        start = end = 0  # the chunk: sentences start to end - 1
-        while start < num_sentences:
-            end += 1
-            if end < num_sentences and offsets[end] - offsets[start] < target:
-                continue
-            size = end - start
-            a_end = start + (stream.integer(1, size - 1) if size > 1 else 1)
-            a = (offsets[start], offsets[a_end])
-            if size == 1 or stream.random() < 0.5:
-                label = RANDOM_NEXT
-                b = _random_b(documents, document, target - (a[1] - a[0]), stream)
-                end = a_end  # the unused sentences go back
-            else:
-                label = IS_NEXT
-                b = (a[1], offsets[end])
-            records.append((*_truncate(a, b, budget, stream), label))
-            start = end
-        yield records
+    for block in documents.blocks():
+        records, owners = [], []
+        walk = _start(documents, block, rules, key)
+        chunk = 0
+        while len(walk.starts):
+            numbers = hash64(walk.keys, np.full(len(walk.keys), chunk))
+            owners.append(walk.documents)
+            records.append(_next_pairs(documents, walk, rules, numbers))
+            chunk += 1
+        yield Drawn(in_order(records, owners))
 
 
-def pack_sentences(
-    documents: SplitDocuments, *, max_seq_length: int
-) -> Iterator[list[tuple[int, int, int, int, int]]]:
-    """Pack consecutive sentences of a document up to the budget, a list of records a document.
+def draw_order_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
+    """Draw the pairs of one pass that are consecutive text, half of them with A and B swapped.
 
-    A sentence longer than the budget is split; no token is lost.
+    A chunk of one sentence is cut between two of its tokens, so that its text is not lost; one of
+    one token gives no example.
 
     Args:
         documents: any number of them.
-        max_seq_length: most tokens of an example, two special ones included.
+        rules: lengths.
+        key: a number from `derive`; one key, one pass.
 
-    Source: Liu et al. 2019 (RoBERTa), section 4.2, DOC-SENTENCES, but for the splitting.
+    Source: Lan et al. 2019 (ALBERT), section 3.1, but for chunks of one sentence.
     """
-    budget = max_seq_length - 2
-    for document in range(len(documents)):
-        offsets = documents.offsets(document)
-        records = []
-        start = end = offsets[0]
-        for sentence_end in offsets[1:]:
-            if sentence_end - start <= budget:
-                end = sentence_end
-                continue
-            if end > start:
-                records.append((start, 0, end - start, 0, NO_LABEL))
-                start = end
-            while sentence_end - start > budget:
-                records.append((start, 0, budget, 0, NO_LABEL))
-                start += budget
-            end = sentence_end
-        if end > start:
-            records.append((start, 0, end - start, 0, NO_LABEL))
-        yield records
+    store = documents.store
+    for block in documents.blocks():
+        records, owners = [], []
+        unused = 0
+        walk = _start(documents, block, rules, key)
+        chunk = 0
+        while len(walk.starts):
+            numbers = hash64(walk.keys, np.full(len(walk.keys), chunk))
+            chunk += 1
+            ends = walk.close_chunks(documents)
+            sizes = ends - walk.starts
+            a = store.token_offsets(walk.starts)
+            end = store.token_offsets(ends)
+            drawn = hash64(_A_END, numbers)
+            at_sentence = store.token_offsets(
+                walk.starts + 1 + below(drawn, np.maximum(sizes - 1, 1))
+            )
+            at_token = a + 1 + below(drawn, np.maximum(end - a - 1, 1))
+            middle = np.where(sizes > 1, at_sentence, at_token)
+            swap = uniform(hash64(_LABEL, numbers)) >= 0.5
+            first, second = _truncate(
+                (np.where(swap, middle, a), np.where(swap, end, middle)),
+                (np.where(swap, a, middle), np.where(swap, middle, end)),
+                rules.budget,
+                numbers,
+            )
+            is_pair = end - a > 1
+            unused += int((~is_pair).sum())
+            labels = np.where(swap, SWAPPED, IN_ORDER)
+            records.append(make_records(first[0], second[0], first[1], second[1], labels)[is_pair])
+            owners.append(walk.documents[is_pair])
+            walk.go_on_from(ends)
+        yield Drawn(in_order(records, owners), unused)
 
 
-def take_pairs(
-    documents: SplitDocuments, *, max_seq_length: int
-) -> Iterator[list[tuple[int, int, int, int, int]]]:
-    """Make the rows of a table of pairs examples as they are, a list of one record a row.
+def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRules:
+    """Return rules by which half of the pairs are random, or as near to it as the text allows.
+
+    The share is found by bisection on a sample of the documents.
+    """
+    places = np.linspace(0, len(documents) - 1, min(len(documents), _SAMPLED_DOCUMENTS))
+    sample = _Sample(documents, np.unique(places.astype(np.int64)))
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        share = (low + high) / 2
+        rules = replace(rules, reaches_on=True, random_share=share)
+        labels = np.concatenate(
+            [drawn.records["label"] for drawn in draw_next_pairs(sample, rules, key=key)]
+        )
+        if labels.mean() > 0.5:
+            high = share
+        else:
+            low = share
+    return rules
+
+
+def take_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:
+    """Make the rows of a table of pairs examples as they are, one record a row.
 
     Too long a pair is cut at the end, a token at a time from the longer side, as in fine-tuning;
     a row with an empty side is a single segment.
@@ -175,61 +179,118 @@ def take_pairs(
         documents: the rows, of one or two sentences each.
         max_seq_length: most tokens of an example, special ones included.
     """
-    for document in range(len(documents)):
-        a, *end = documents.offsets(document)
-        if len(end) == 1:
-            yield [(a, 0, min(end[0] - a, max_seq_length - 2), 0, NO_LABEL)]
-            continue
-        a_length, b_length = end[0] - a, end[1] - end[0]
+    for block in documents.blocks():
+        a, end = documents.token_spans(block)
+        first, last = documents.first[block], documents.last[block]
+        is_pair = last - first > 1
+        b = np.where(is_pair, documents.store.token_offsets(first + 1), end)
+        a_length, b_length = b - a, end - b
         from_a, from_b = _shares_of_cut(a_length, b_length, max_seq_length - 3)
-        yield [(a, end[0], a_length - from_a, b_length - from_b, NO_LABEL)]
+        alone = np.minimum(a_length, max_seq_length - 2)
+        yield Drawn(
+            make_records(
+                a,
+                np.where(is_pair, b, 0),
+                np.where(is_pair, a_length - from_a, alone),
+                np.where(is_pair, b_length - from_b, 0),
+                NO_LABEL,
+            )
+        )
 
 
-def to_records(rows: Sequence[tuple[int, int, int, int, int]]) -> Records:
-    """Turn tuples (a_start, b_start, a_length, b_length, label) into an array of `RECORD`."""
-    return np.array(rows, dtype=RECORD)
+class _Sample(SplitDocuments):
+    """Some documents, whose random text comes from all."""
+
+    def __init__(self, documents: SplitDocuments, chosen: Array) -> None:
+        super().__init__(
+            documents.store,
+            first=documents.first,
+            last=documents.last,
+            hashes=documents.hashes,
+        )
+        self._chosen = chosen
+
+    def blocks(self) -> Iterator[Array]:
+        yield self._chosen
 
 
-def _random_b(
-    documents: SplitDocuments, document: int, target: int, stream: Stream
-) -> tuple[int, int]:
-    offsets: list[Any] = documents.offsets(documents.another(document, stream))
-    first = stream.integer(0, len(offsets) - 2)
-    for end in offsets[first + 1 :]:
-        if end - offsets[first] >= target:
-            break
-    return offsets[first], end
+def _start(documents: SplitDocuments, block: Array, rules: PairRules, key: int) -> _Walk:
+    lengths = hash64(derive(key, "length"), block)
+    is_short = uniform(lengths) < rules.short_seq_prob
+    short = 2 + below(hash64(0, lengths), rules.budget - 1)
+    return _Walk(
+        documents=block,
+        keys=hash64(derive(key, "document"), block),
+        targets=np.where(is_short, short, rules.budget),
+        starts=documents.first[block],
+        last=documents.last[block],
+    )
+
+
+def _next_pairs(documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64) -> Records:
+    """Draw one pair of each document, and let the walk go on behind it."""
+    store = documents.store
+    ends = walk.close_chunks(documents)
+    sizes = ends - walk.starts
+    a_ends = walk.starts + 1 + below(hash64(_A_END, numbers), np.maximum(sizes - 1, 1))
+    a_ends = np.minimum(a_ends, ends)
+    a = store.token_offsets(walk.starts), store.token_offsets(a_ends)
+    # What B has to have for the target; the least is one sentence, whose first token reaches it.
+    missing = np.maximum(walk.targets - (a[1] - a[0]), 1)
+    has_next = sizes > 1
+    if rules.reaches_on:
+        more = np.clip(store.sentences_at(a[1] + missing, side="left"), a_ends + 1, walk.last)
+        reaches = ~has_next & (ends < walk.last)
+        ends = np.where(reaches, more, ends)
+        has_next = has_next | reaches
+    is_random = ~has_next | (uniform(hash64(_LABEL, numbers)) < rules.random_share)
+    b_start, b_end = a[1].copy(), store.token_offsets(ends)
+    which = np.flatnonzero(is_random)
+    others = documents.draw_others(walk.documents[which], hash64(_OTHER, numbers[which]))
+    first, last = documents.first[others], documents.last[others]
+    start = first + below(hash64(_B_START, numbers[which]), last - first)
+    b_start[which] = store.token_offsets(start)
+    reached = store.sentences_at(b_start[which] + missing[which], side="left")
+    b_end[which] = store.token_offsets(np.clip(reached, start + 1, last))
+    first_segment, second_segment = _truncate(a, (b_start, b_end), rules.budget, numbers)
+    # After a random B, the unused sentences of the chunk go back.
+    walk.go_on_from(np.where(is_random, a_ends, ends))
+    return make_records(
+        first_segment[0],
+        second_segment[0],
+        first_segment[1],
+        second_segment[1],
+        np.where(is_random, RANDOM_NEXT, IS_NEXT),
+    )
 
 
 def _truncate(
-    a: tuple[int, int], b: tuple[int, int], budget: int, stream: Stream
-) -> tuple[int, int, int, int]:
-    """Cut a pair to the budget, a token at a time from the longer side, as the reference does.
+    a: tuple[Array, Array], b: tuple[Array, Array], budget: int, numbers: U64
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Cut pairs to the budget, a token at a time from the longer side, as the reference does.
+
+    Args:
+        a, b: where the segments start, and where they end.
+        budget: most tokens of both.
+        numbers: uint64, (pairs,).
 
     Returns:
-        a_start, b_start, a_length, b_length.
+        Start and length of A, and those of B.
     """
     a_length, b_length = a[1] - a[0], b[1] - b[0]
     from_a, from_b = _shares_of_cut(a_length, b_length, budget)
     # Each removed token comes from the front or the back with equal chance.
-    a_front, b_front = _heads_of(from_a, stream), _heads_of(from_b, stream)
-    return a[0] + a_front, b[0] + b_front, a_length - from_a, b_length - from_b
+    a_front = count_heads(hash64(_A_FRONT, numbers), from_a)
+    b_front = count_heads(hash64(_B_FRONT, numbers), from_b)
+    return (a[0] + a_front, a_length - from_a), (b[0] + b_front, b_length - from_b)
 
 
-def _shares_of_cut(a_length: int, b_length: int, budget: int) -> tuple[int, int]:
+def _shares_of_cut(a_length: Array, b_length: Array, budget: int) -> tuple[Array, Array]:
     """Return how many tokens A and B lose when the longer side always loses the next one."""
-    excess = max(0, a_length + b_length - budget)
+    excess = np.maximum(0, a_length + b_length - budget)
     # The longer side shrinks to the shorter one's length; then they take turns, B first.
     difference = a_length - b_length
-    first_cut = min(excess, abs(difference))
-    from_a, from_b = (first_cut, 0) if difference > 0 else (0, first_cut)
+    first_cut = np.minimum(excess, np.abs(difference))
     rest = excess - first_cut
-    return from_a + rest // 2, from_b + (rest + 1) // 2
-
-
-def _heads_of(coins: int, stream: Stream) -> int:
-    heads = 0
-    while coins > 0:
-        heads += (stream.next64() >> (64 - min(coins, 64))).bit_count()
-        coins -= 64
-    return heads
+    is_a = difference > 0
+    return np.where(is_a, first_cut, 0) + rest // 2, np.where(is_a, 0, first_cut) + (rest + 1) // 2

@@ -60,28 +60,21 @@ def below(numbers: U64, limit: int | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return (wide >> np.uint64(32)).astype(np.int64)
 
 
-class Stream:
-    """A sequence of draws for procedures that take one decision after another.
+def count_heads(keys: U64, coins: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Toss coins for each key and count the heads.
 
     Args:
-        key: a number from `derive`; equal keys give equal sequences.
+        keys: uint64, (n,).
+        coins: int64, (n,): how many are tossed for each.
     """
-
-    def __init__(self, key: int) -> None:
-        self._state = key & _MASK
-
-    def next64(self) -> int:
-        """Draw 64 bits."""
-        self._state = (self._state + _GAMMA) & _MASK
-        return _mix(self._state)
-
-    def random(self) -> float:
-        """Draw a float in [0, 1)."""
-        return (self.next64() >> 11) * 2.0**-53
-
-    def integer(self, low: int, high: int) -> int:
-        """Draw an integer from low to high, both included."""
-        return low + ((self.next64() * (high - low + 1)) >> 64)
+    words = (coins + 63) // 64
+    owners = np.repeat(np.arange(len(keys)), words)
+    place = np.arange(len(owners)) - np.repeat(np.cumsum(words) - words, words)
+    numbers = hash64(keys[owners], place)
+    # Of a key's last word, as many bits count as coins are left.
+    spare = np.maximum(64 * (place + 1) - coins[owners], 0).astype(np.uint64)
+    ones = np.unpackbits((numbers >> spare).view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1)
+    return np.bincount(owners, weights=ones, minlength=len(keys)).astype(np.int64)
 
 
 def permute(positions: npt.NDArray[Any], size: int, key: int) -> npt.NDArray[np.int64]:

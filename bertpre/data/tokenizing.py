@@ -9,19 +9,21 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from bertpre.data.tokens import (
     ShardWriter,
     TokenizedDocuments,
-    finished_shards,
     id_dtype,
+    shard_counts,
 )
-from bertpre.errors import CorpusError
+from bertpre.errors import ConfigError, TokenizerError
+from bertpre.text.segmenter import Segmenter, load_segmenter
 from bertpre.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -29,91 +31,170 @@ log = logging.getLogger(__name__)
 # Large enough that sending work to a process costs little, small enough to keep several busy.
 _BLOCK_CHARACTERS = 500_000
 _LONGEST_SHOWN = 30
+_FEWEST_BLOCKS_FOR_WORKERS = 4
 
-Block = list[tuple[str, ...]]  # documents as sentences
+# Where a shard ends depends on the text alone, so that any process can make any shard.
+SHARD_CHARACTERS = 32 * 2**20
+
+
+class Part(NamedTuple):
+    """One of so many shares of a corpus, numbered from 1."""
+
+    number: int
+    of: int
+
+    def has(self, shard: int) -> bool:
+        """Whether a shard belongs to this share."""
+        return shard % self.of == self.number - 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Part":
+        """Read ``2/8``.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        number, _, of = text.partition("/")
+        if not (_is_number(number) and _is_number(of) and 1 <= int(number) <= int(of)):
+            raise ConfigError(
+                f"--part {text}: expected I/N, part I of N parts, with I from 1 to N",
+                "for instance --part 1/4, 2/4, 3/4 and 4/4 on four machines",
+            )
+        return cls(int(number), int(of))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+class Block(NamedTuple):
+    """Whole documents, as much as is tokenised at once.
+
+    Attributes:
+        shard: number of the shard that they are part of.
+        sentences: of all documents, one after another.
+        document_lengths: sentences of each.
+    """
+
+    shard: int
+    sentences: list[str]
+    document_lengths: list[int]
 
 
 def tokenize_corpus(
     documents: Iterable[tuple[str, ...]],
+    tokenizer: Tokenizer,
     *,
     tokenizer_folder: Path,
     folder: Path,
     workers: int,
-) -> None:
+    segmenter: str = "none",
+    part: Part = Part(1, 1),  # noqa: B008
+) -> int:
     """Tokenise documents into shards; shards that are whole already are not made again.
 
     Args:
         documents: the corpus, each document as its sentences, the same at each call.
-        tokenizer_folder: what each process loads.
+        tokenizer: decides the ids and where words start.
+        tokenizer_folder: where other processes load it from.
         folder: where the shards go.
         workers: processes that tokenise; 1 stays in this one.
+        segmenter: the option ``word_segmenter``.
+        part: make only the shards of this share.
+
+    Returns:
+        How many shards the corpus has, those of other shares included.
 
     Raises:
-        CorpusError: no document has a token.
+        ConfigError: the segmenter is not installed.
+        TokenizerError: Han characters are no words to this tokenizer, which a segmenter needs.
     """
-    finished = finished_shards(folder)
-    done = sum(counts["documents"] + counts["empty_documents"] for counts in finished)
-    if finished:
-        log.info("%d finished shards are kept from an earlier run", len(finished))
-    writer = ShardWriter(folder, first=len(finished))
-    rest = itertools.islice(documents, done, None)
-    for part in _tokenize_blocks(_blocks(rest), tokenizer_folder, workers):
-        writer.add(part)
-        done += len(part.document_lengths) + part.empty_documents
-    writer.close()
-    if sum(counts["tokens"] for counts in finished_shards(folder)) == 0:
-        raise CorpusError(
-            f"no token is left of {done:,} documents after normalising",
-            "check that --text-column names the text and that the vocabulary fits it",
+    tools = _Tools(tokenizer, load_segmenter(segmenter))
+    if tools.segment is not None and not tokenizer.cuts_han:
+        raise TokenizerError(
+            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
+            "character, so words of them cannot be told",
+            "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
         )
+    num_shards = 0
+    kept: set[int] = set()
+
+    def wanted() -> Iterator[Block]:
+        nonlocal num_shards
+        for block in _blocks(documents):
+            is_first = block.shard == num_shards
+            num_shards = block.shard + 1
+            # Looked at before this run writes any of it.
+            if is_first and shard_counts(folder, block.shard).is_file():
+                kept.add(block.shard)
+            if part.has(block.shard) and block.shard not in kept:
+                yield block
+
+    with ShardWriter(folder) as writer:
+        for shard, tokenized in _tokenize_blocks(
+            wanted(), tools, _Loading(tokenizer_folder, segmenter), workers
+        ):
+            writer.add(tokenized, shard=shard)
+    if kept:
+        log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
+    return num_shards
 
 
-def tokenize_documents(documents: Block, tokenizer: Tokenizer) -> TokenizedDocuments:
+def tokenize_documents(
+    documents: Iterable[Sequence[str]], tokenizer: Tokenizer
+) -> TokenizedDocuments:
     """Tokenise documents; sentences without a token, and documents without one, are left out.
 
     Args:
         documents: each as its sentences.
         tokenizer: decides the ids and where words start.
     """
-    ids, starts, sentence_lengths, document_lengths, hashes = [], [], [], [], []
-    text_bytes = empty_sentences = empty_documents = 0
+    block = Block(0, [], [])
+    for document in documents:
+        block.sentences.extend(document)
+        block.document_lengths.append(len(document))
+    return _tokenize(block, _Tools(tokenizer, None))
+
+
+def _tokenize(block: Block, tools: "_Tools") -> TokenizedDocuments:
+    tokenizer, segment = tools
+    sentences, sizes = block.sentences, np.array(block.document_lengths, np.int64)
+    found = tokenizer.encode_all(sentences, segment=segment)
+    ends = np.cumsum(sizes)
+    firsts = ends - sizes
+    texts = [
+        "\n".join(sentences[first:end]).encode()
+        for first, end in zip(firsts.tolist(), ends.tolist(), strict=True)
+    ]
+    hashes = [
+        int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts
+    ]
+    has_token = found.lengths > 0
+    kept = np.diff(np.concatenate([[0], np.cumsum(has_token)])[ends], prepend=0)
     unknown: Counter[str] = Counter()
-    for sentences in documents:
-        text = "\n".join(sentences).encode()
-        text_bytes += len(text)
-        kept = 0
-        for sentence in sentences:
-            encoding = tokenizer.encode(sentence)
-            if len(encoding.ids) == 0:
-                empty_sentences += 1
-                continue
-            if tokenizer.unk_id in encoding.ids:
-                unknown.update(_unknown_parts(sentence, tokenizer))
-            ids.append(encoding.ids)
-            starts.append(encoding.word_starts)
-            sentence_lengths.append(len(encoding.ids))
-            kept += 1
-        if kept == 0:
-            empty_documents += 1
-            continue
-        document_lengths.append(kept)
-        hashes.append(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
-    dtype = id_dtype(tokenizer.vocab_size)
+    is_unknown = found.ids == tokenizer.unk_id
+    if is_unknown.any():
+        places = np.unique(
+            np.searchsorted(np.cumsum(found.lengths), np.flatnonzero(is_unknown), side="right")
+        )
+        for chunk, count in tokenizer.unknown_chunks([sentences[i] for i in places]):
+            for what in _unknown_parts(chunk, tokenizer):
+                unknown[what] += count
     return TokenizedDocuments(
-        ids=np.concatenate([*ids, np.zeros(0, dtype)]).astype(dtype),
-        starts=np.concatenate([*starts, np.zeros(0, bool)]).astype(bool),
-        sentence_lengths=np.array(sentence_lengths, np.int64),
-        document_lengths=np.array(document_lengths, np.int64),
-        hashes=np.array(hashes, np.uint64),
-        text_bytes=text_bytes,
-        empty_sentences=empty_sentences,
-        empty_documents=empty_documents,
+        ids=found.ids.astype(id_dtype(tokenizer.vocab_size)),
+        starts=found.word_starts,
+        sentence_lengths=found.lengths[has_token],
+        document_lengths=kept[kept > 0],
+        hashes=np.array(hashes, np.uint64)[kept > 0],
+        text_bytes=sum(map(len, texts)),
+        empty_sentences=int((~has_token).sum()),
+        empty_documents=int((kept == 0).sum()),
         unknown=unknown,
     )
 
 
-def _unknown_parts(sentence: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """Find what makes a sentence hold [UNK]: characters, or whole tokens where those are looked up.
+def _unknown_parts(chunk: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """Find what makes text hold [UNK]: characters, or whole tokens where those are looked up.
 
     A word whose characters are all known, but not inside a word, is given as a whole.
     """
@@ -121,35 +202,39 @@ def _unknown_parts(sentence: str, tokenizer: Tokenizer) -> Iterator[str]:
     def is_unknown(text: str) -> bool:
         return tokenizer.unk_id in tokenizer.encode(text).ids
 
-    for word in sentence.split():
+    for word in chunk.split():
         if is_unknown(word):
             parts = [] if tokenizer.is_whole else [part for part in word if is_unknown(part)]
             yield from parts or [word[:_LONGEST_SHOWN]]
 
 
 def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
-    block: Block = []
-    characters = 0
-    for sentences in documents:
-        block.append(sentences)
-        characters += sum(map(len, sentences))
-        if characters >= _BLOCK_CHARACTERS:
+    block = Block(0, [], [])
+    in_block = in_shard = 0  # characters
+    for document in documents:
+        block.sentences.extend(document)
+        block.document_lengths.append(len(document))
+        in_block += sum(map(len, document))
+        if in_block >= _BLOCK_CHARACTERS:
             yield block
-            block, characters = [], 0
-    if block:
+            in_shard += in_block
+            is_full = in_shard >= SHARD_CHARACTERS
+            block = Block(block.shard + is_full, [], [])
+            in_block, in_shard = 0, 0 if is_full else in_shard
+    if block.sentences:
         yield block
 
 
 def _tokenize_blocks(
-    blocks: Iterator[Block], tokenizer_folder: Path, workers: int
-) -> Iterator[TokenizedDocuments]:
+    blocks: Iterator[Block], tools: "_Tools", loading: "_Loading", workers: int
+) -> Iterator[tuple[int, TokenizedDocuments]]:
     """Tokenise blocks in order; at most two a process are under way, so memory is bounded."""
-    first = list(itertools.islice(blocks, 2))
+    first = list(itertools.islice(blocks, _FEWEST_BLOCKS_FOR_WORKERS))
     blocks = itertools.chain(first, blocks)
-    if workers == 1 or len(first) < 2:  # a small corpus is done before a process has started
-        tokenizer = Tokenizer.load(tokenizer_folder)
+    # A small corpus is done before a process has started.
+    if workers == 1 or len(first) < _FEWEST_BLOCKS_FOR_WORKERS:
         for block in blocks:
-            yield tokenize_documents(block, tokenizer)
+            yield block.shard, _tokenize(block, tools)
         return
     # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
@@ -157,29 +242,45 @@ def _tokenize_blocks(
         workers,
         mp_context=context,
         initializer=_start_worker,
-        initargs=(tokenizer_folder, os.getpid()),
+        initargs=(loading, os.getpid()),
     ) as pool:
-        waiting: deque[Future[TokenizedDocuments]] = deque()
+        waiting: deque[tuple[int, Future[TokenizedDocuments]]] = deque()
         try:
             for block in blocks:
-                waiting.append(pool.submit(_tokenize_in_worker, block))
+                waiting.append((block.shard, pool.submit(_tokenize_in_worker, block)))
                 if len(waiting) >= 2 * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                    shard, future = waiting.popleft()
+                    yield shard, future.result()
+            for shard, future in waiting:
+                yield shard, future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-_worker_tokenizer: Tokenizer
+class _Tools(NamedTuple):
+    tokenizer: Tokenizer
+    segment: Segmenter | None
 
 
-def _start_worker(tokenizer_folder: Path, parent: int) -> None:
-    global _worker_tokenizer
+class _Loading(NamedTuple):
+    """What each process loads."""
+
+    tokenizer_folder: Path
+    segmenter: str
+
+    def load(self) -> _Tools:
+        return _Tools(Tokenizer.load(self.tokenizer_folder), load_segmenter(self.segmenter))
+
+
+_worker_tools: _Tools
+
+
+def _start_worker(loading: _Loading, parent: int) -> None:
+    global _worker_tools
     # Ctrl-C goes to every process of the terminal; the parent decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _worker_tokenizer = Tokenizer.load(tokenizer_folder)
+    _worker_tools = loading.load()
 
 
 def _end_with(parent: int) -> None:
@@ -190,4 +291,4 @@ def _end_with(parent: int) -> None:
 
 
 def _tokenize_in_worker(block: Block) -> TokenizedDocuments:
-    return tokenize_documents(block, _worker_tokenizer)
+    return _tokenize(block, _worker_tools)

@@ -4,13 +4,12 @@ A shard is five flat files: token ids, first-token-of-a-word bits, offsets of se
 and of documents into sentences, and a hash of each document's text.
 """
 
-import bisect
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,8 @@ from bertpre.errors import DataFormatError
 
 Array = npt.NDArray[Any]
 
-SHARD_TEXT_BYTES = 64 * 2**20
 _MOST_UNKNOWN = 1000  # kept of each shard
+_BLOCK = 1 << 20  # of what is read in order, so that memory is bounded
 
 
 class TokenizedDocuments(NamedTuple):
@@ -51,73 +50,93 @@ class TokenizedDocuments(NamedTuple):
 
 
 class ShardWriter:
-    """Collects tokenised documents and writes them as numbered shards.
+    """Writes tokenised documents as numbered shards, part by part, so memory does not grow.
 
     A shard's ``.json`` is written last, so what an interrupted run finished can be told from what
     it did not; `finished_shards` reads it back.
 
     Args:
         folder: where the shards go.
-        first: number of the first shard to write.
     """
 
-    def __init__(self, folder: Path, *, first: int = 0) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._number = first
-        self._parts: list[TokenizedDocuments] = []
-        self._text_bytes = 0
+        self._number = -1
+        self._files = contextlib.ExitStack()
+        self._bits = np.zeros(0, bool)  # of tokens that do not fill a byte yet
 
-    def add(self, part: TokenizedDocuments) -> None:
-        """Append documents; writes a shard when enough text has come together."""
-        self._parts.append(part)
-        self._text_bytes += part.text_bytes
-        if self._text_bytes >= SHARD_TEXT_BYTES:
-            self.close()
+    def __enter__(self) -> "ShardWriter":
+        return self
 
-    def close(self) -> None:
-        """Write the last, smaller shard."""
-        if not self._parts:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self._finish()
+        self._files.close()
+
+    def add(self, part: TokenizedDocuments, *, shard: int = 0) -> None:
+        """Append documents to a shard; the one before it is finished then."""
+        if shard != self._number:
+            self._finish()
+            self._start(shard)
+        counts = self._counts
+        bits = np.concatenate([self._bits, part.starts])
+        whole = len(bits) // 8 * 8
+        self._bits = bits[whole:]
+        self._write("ids", part.ids)
+        self._write("words", np.packbits(bits[:whole]))
+        self._write("sentences", counts["tokens"] + np.cumsum(part.sentence_lengths), np.uint64)
+        self._write("documents", counts["sentences"] + np.cumsum(part.document_lengths), np.uint64)
+        self._write("hashes", part.hashes, np.uint64)
+        counts["tokens"] += len(part.ids)
+        counts["sentences"] += len(part.sentence_lengths)
+        counts["documents"] += len(part.document_lengths)
+        counts["text_bytes"] += part.text_bytes
+        counts["empty_sentences"] += part.empty_sentences
+        counts["empty_documents"] += part.empty_documents
+        counts["id_bytes"] = part.ids.dtype.itemsize
+        self._unknown.update(part.unknown)
+
+    def _start(self, number: int) -> None:
+        self._number = number
+        self._bits = np.zeros(0, bool)
+        self._counts: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
+        stem = self._folder / f"{number:05d}"
+        self._open = {
+            name: self._files.enter_context(Path(f"{stem}.{name}.bin").open("wb"))  # noqa: SIM115
+            for name in ("ids", "words", "sentences", "documents", "hashes")
+        }
+        for name in ("sentences", "documents"):
+            self._write(name, np.zeros(1), np.uint64)
+
+    def _write(self, name: str, values: Array, dtype: type[np.uint64] | None = None) -> None:
+        self._open[name].write((values if dtype is None else values.astype(dtype)).tobytes())
+
+    def _finish(self) -> None:
+        if self._number < 0:
             return
-        ids, starts, sentences, documents, hashes = (
-            np.concatenate([part[i] for part in self._parts]) for i in range(5)
+        self._write("words", np.packbits(self._bits))
+        self._files.close()
+        ranked = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
+        names = ("tokens", "sentences", "documents", "text_bytes", "id_bytes")
+        more = ("empty_sentences", "empty_documents")
+        counts = {name: self._counts[name] for name in (*names, *more)}
+        write_json(
+            shard_counts(self._folder, self._number),
+            {**counts, "unknown": dict(ranked[:_MOST_UNKNOWN])},
         )
-        stem = self._folder / f"{self._number:05d}"
-        files = {
-            "ids": ids,
-            "words": np.packbits(starts.astype(bool)),
-            "sentences": _offsets(sentences),
-            "documents": _offsets(documents),
-            "hashes": hashes.astype(np.uint64),
-        }
-        for name, values in files.items():
-            values.tofile(f"{stem}.{name}.bin")
-        counts = {
-            "tokens": len(ids),
-            "sentences": len(sentences),
-            "documents": len(documents),
-            "text_bytes": self._text_bytes,
-            "empty_sentences": sum(part.empty_sentences for part in self._parts),
-            "empty_documents": sum(part.empty_documents for part in self._parts),
-            "id_bytes": ids.dtype.itemsize,
-            "unknown": dict(most_frequent(self._parts, _MOST_UNKNOWN)),
-        }
-        write_json(Path(f"{stem}.json"), counts)
-        self._number += 1
-        self._parts, self._text_bytes = [], 0
+        self._number = -1
 
 
-def most_frequent(parts: Iterable[TokenizedDocuments], count: int) -> list[tuple[str, int]]:
-    """Return the most frequent unknown characters of all parts, ties by code point."""
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part.unknown)
-    return sorted(total.items(), key=lambda item: (-item[1], item[0]))[:count]
+def shard_counts(folder: Path, number: int) -> Path:
+    """Return the file that says that a shard is whole, and holds its counts."""
+    return folder / f"{number:05d}.json"
 
 
 def finished_shards(folder: Path) -> list[dict[str, Any]]:
     """Return the counts of each whole shard, in order, up to the first that is missing."""
     counts: list[dict[str, Any]] = []
-    while (path := folder / f"{len(counts):05d}.json").is_file():
+    while (path := shard_counts(folder, len(counts))).is_file():
         counts.append(json.loads(path.read_text()))
     return counts
 
@@ -153,53 +172,72 @@ class TokenStore:
         self.num_tokens = self._token_ends[-1]
         self.num_sentences = self._sentence_ends[-1]
         self.num_documents = _ends(counts, "documents")[-1]
+        self.ids_bytes = sum(c["tokens"] * c["id_bytes"] for c in counts)
+        self.text_bytes = _ends(counts, "text_bytes")[-1]
         self.empty_sentences = _ends(counts, "empty_sentences")[-1]
         self.empty_documents = _ends(counts, "empty_documents")[-1]
         self.unknown: Counter[str] = Counter()
         for c in counts:
             self.unknown.update(c["unknown"])
 
-    @cached_property
-    def document_hashes(self) -> npt.NDArray[np.uint64]:
-        """The hash of each document's text, uint64, (documents,)."""
-        return np.concatenate([shard.hashes for shard in self._shards])
+    def documents(self) -> Iterator[tuple[Array, Array]]:
+        """Yield, shard by shard, where documents start and end, and the hashes of their text.
 
-    @cached_property
-    def document_starts(self) -> npt.NDArray[np.int64]:
-        """The first sentence of each document, and the number of sentences, (documents + 1,)."""
-        parts = [
-            shard.documents[:-1].astype(np.int64) + end - shard.counts["sentences"]
-            for shard, end in zip(self._shards, self._sentence_ends, strict=True)
-        ]
-        return np.concatenate([*parts, np.array([self.num_sentences])])
+        The first is int64, (documents + 1,): numbers of sentences in the store.
+        """
+        for shard, end in zip(self._shards, self._sentence_ends, strict=True):
+            first = end - shard.counts["sentences"]
+            yield shard.documents.astype(np.int64) + first, shard.hashes
 
-    @cached_property
-    def sentence_lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each sentence, (sentences,)."""
-        return np.concatenate([np.diff(shard.sentences.astype(np.int64)) for shard in self._shards])
+    def sentence_length_blocks(self) -> Iterator[Array]:
+        """Yield the tokens of each sentence in order, in blocks that fit in memory."""
+        for shard in self._shards:
+            for start in range(0, len(shard.sentences) - 1, _BLOCK):
+                yield np.diff(shard.sentences[start : start + _BLOCK + 1].astype(np.int64))
 
     def count_words(self) -> int:
         """Count the tokens that begin a word."""
         # The last byte is padded with zeros.
         return sum(
-            int(np.unpackbits(block).sum(dtype=np.int64))
+            int(np.unpackbits(shard.words[start : start + _BLOCK]).sum(dtype=np.int64))
             for shard in self._shards
-            for block in np.array_split(shard.words, len(shard.words) // (1 << 24) + 1)
+            for start in range(0, len(shard.words), _BLOCK)
         )
 
-    def sentence_offsets(self, first: int, last: int) -> list[int]:
-        """Return where sentences of one document start in the store, and where the last ends.
+    def token_offsets(self, sentences: Array) -> Array:
+        """Return where sentences start in the store.
 
         Args:
-            first: number of the first sentence.
-            last: number after the last one; both in the same document.
+            sentences: int64, (n,): numbers of sentences; the number after the last is allowed.
         """
-        number = bisect.bisect_right(self._sentence_ends, first)
-        shard = self._shards[number]
-        base = self._sentence_ends[number] - shard.counts["sentences"]
-        tokens = self._token_ends[number] - shard.counts["tokens"]
-        offsets: list[int] = shard.sentences[first - base : last - base + 1].tolist()
-        return [offset + tokens for offset in offsets]
+        offsets = np.empty(len(sentences), np.int64)
+        last = np.minimum(sentences, self.num_sentences - 1)
+        for number, here in _groups(np.searchsorted(self._sentence_ends, last, side="right")):
+            shard = self._shards[number]
+            first = self._sentence_ends[number] - shard.counts["sentences"]
+            tokens = self._token_ends[number] - shard.counts["tokens"]
+            offsets[here] = shard.sentences[sentences[here] - first].astype(np.int64) + tokens
+        return offsets
+
+    def sentences_at(self, tokens: Array, *, side: Literal["left", "right"]) -> Array:
+        """Return how many sentences start before tokens ("left"), or not after them ("right").
+
+        Args:
+            tokens: int64, (n,): places in the store, which may lie behind its end.
+            side: as of `numpy.searchsorted`.
+        """
+        found = np.full(len(tokens), self.num_sentences + 1, np.int64)
+        numbers = np.searchsorted(self._token_ends, tokens, side=side)
+        for number, here in _groups(numbers):
+            if number == len(self._shards):
+                continue
+            shard = self._shards[number]
+            first = self._sentence_ends[number] - shard.counts["sentences"]
+            start = self._token_ends[number] - shard.counts["tokens"]
+            # Of the same type as what is searched, which numpy would copy as a whole otherwise.
+            inside = (tokens[here] - start).astype(np.uint64)
+            found[here] = np.searchsorted(shard.sentences, inside, side=side) + first
+        return found
 
     def gather(self, starts: Array, lengths: Array) -> tuple[Array, Array]:
         """Read runs of tokens, one after another.
@@ -218,9 +256,8 @@ class TokenStore:
         if len(self._shards) == 1:
             return _read(self._shards[0], places)
         ids, words = np.empty(len(places), np.int64), np.empty(len(places), bool)
-        numbers = np.searchsorted(self._token_ends, places, side="right")
-        for number in np.unique(numbers):
-            shard, here = self._shards[number], numbers == number
+        for number, here in _groups(np.searchsorted(self._token_ends, places, side="right")):
+            shard = self._shards[number]
             base = self._token_ends[number] - shard.counts["tokens"]
             ids[here], words[here] = _read(shard, places[here] - base)
         return ids, words
@@ -228,8 +265,8 @@ class TokenStore:
     def id_blocks(self) -> Iterator[Array]:
         """Yield all token ids in order, in blocks that fit in memory."""
         for shard in self._shards:
-            for start in range(0, len(shard.ids), 1 << 24):
-                yield shard.ids[start : start + (1 << 24)]
+            for start in range(0, len(shard.ids), _BLOCK):
+                yield shard.ids[start : start + _BLOCK]
 
 
 def id_dtype(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
@@ -242,8 +279,17 @@ def _read(shard: _Shard, places: Array) -> tuple[Array, Array]:
     return shard.ids[places].astype(np.int64), (bits & 1).astype(bool)
 
 
-def _offsets(lengths: Array) -> npt.NDArray[np.uint64]:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
+def _groups(numbers: Array) -> Iterator[tuple[int, Array | slice]]:
+    """Yield each value with the places that have it."""
+    if len(numbers) == 0:
+        return
+    if (numbers == numbers[0]).all():
+        yield int(numbers[0]), slice(None)
+        return
+    order = np.argsort(numbers, kind="stable")
+    borders = np.flatnonzero(np.diff(numbers[order])) + 1
+    for places in np.split(order, borders):
+        yield int(numbers[places[0]]), places
 
 
 def _ends(counts: Sequence[dict[str, Any]], name: str) -> list[int]:
@@ -259,4 +305,7 @@ def _map(stem: Path, name: str, dtype: str, count: int) -> Array:
         raise DataFormatError(
             f"{path}: expected {expected:,} bytes, found {found:,}", "rerun make-data"
         )
-    return np.memmap(path, dtype=dtype, mode="r", shape=(count,))
+    if count == 0:  # an empty file cannot be mapped
+        return np.zeros(0, dtype)
+    # A view without numpy's class for maps, whose every look-up costs a microsecond.
+    return np.memmap(path, dtype=dtype, mode="r", shape=(count,)).view(np.ndarray)

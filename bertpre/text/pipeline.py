@@ -6,7 +6,7 @@ its own.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from tokenizers import (
 )
 
 from bertpre.config.token_mode import Kmer
+from bertpre.text.chunks import Cutter, Splitter
 from bertpre.text.kmers import cut_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -39,18 +40,14 @@ UNSPACED = re.compile(
     r"\U00020000-\U000323af]"
 )
 
-# Han characters that every Unicode version knows: BERT makes each a word of its own, so they can
-# be cut out, and memoised, before the library sees them.
 _HAN = re.compile(r"[一-龥]")
 _OWN_CHUNKS = re.compile(r"[一-龥]|[^\s一-龥]+")
-# A foreign tokenizer may glue what other white space separates, so it gets that to decide.
-_BERT_CHUNKS = re.compile(r"[一-龥]|[^ \t\n\r一-龥]+")
-_BERT_SPACED_CHUNKS = re.compile(r"[^ \t\n\r]+")
 
 # The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
 _LONGEST_RUN = 500 * LONGEST_WORD
-
-Splitter = Callable[[str], Iterable[str]]
+# To BERT, printable ASCII that is neither letter nor digit is punctuation, each a word of its own.
+_OWN_PARTS = re.compile(rf"[A-Za-z0-9]{{1,{_LONGEST_RUN}}}|[^A-Za-z0-9]")
+_BERT_PARTS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +159,7 @@ def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
     )
 
 
-def find_splitter(backend: Tokenizer, kmer: Kmer | None = None) -> Splitter:
+def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
     """Choose how to cut text into chunks that can be encoded one by one.
 
     The ids of the chunks, in order, are those of the whole text. Where a foreign pipeline does not
@@ -178,24 +175,26 @@ def find_splitter(backend: Tokenizer, kmer: Kmer | None = None) -> Splitter:
     bert = [step for step in steps if step.get("type") == "BertNormalizer"]
     plain_additions = not all(token["special"] for token in stored["added_tokens"])
     if kmer is not None:
-        return kmer_splitter(kmer, backend.normalizer, lowercase=bert[0]["lowercase"])
+        return Cutter(split=kmer_splitter(kmer, backend.normalizer, lowercase=bert[0]["lowercase"]))
     if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
-        # A word that is kept whole may hold Han, but no white space.
-        return own_splitter(whole=plain_additions or not bert[0]["handle_chinese_chars"])
+        # A word that is kept whole may hold Han or punctuation, but no white space.
+        if plain_additions or not bert[0]["handle_chinese_chars"]:
+            return Cutter(split=str.split)
+        return Cutter(cuts_han=True, parts=_OWN_PARTS)
     splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
     # A foreign added token that is no control token may hold a space.
     if steps != bert or not splits_at_spaces or plain_additions:
-        return lambda text: [text]
-    return (_BERT_CHUNKS if bert[0]["handle_chinese_chars"] else _BERT_SPACED_CHUNKS).findall
+        return Cutter(split=lambda text: [text])
+    return Cutter(cuts_han=bert[0]["handle_chinese_chars"], all_spaces=False, parts=_BERT_PARTS)
 
 
 def own_splitter(*, whole: bool) -> Splitter:
-    """Return what `find_splitter` finds for a tokenizer of our own."""
+    """Return how a tokenizer of our own cuts text to chunks; ``whole``: at white space only."""
     return str.split if whole else _split_own
 
 
 def kmer_splitter(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool) -> Splitter:
-    """Return what `find_splitter` finds for a tokenizer of k-mers: these are the chunks."""
+    """Return how a tokenizer of k-mers cuts text: into these."""
     return lambda text: cut_text(text, kmer, normalizer, lowercase=lowercase)
 
 

@@ -51,7 +51,10 @@ def test_every_option_reaches_the_stage(
         "--export-jsonl", export, "--format", "csv", "--text-column", 2, "--no-header",
         "--document", "line", "--quoting", "none", "--encoding", "cp1252",
         "--on-bad-bytes", "skip", "--sentences", "split", "--language", "de", "--dedup", "lines",
-        "--max-unknown-share", 0.5, "--seed", 7, "--set", "make_data.max_predictions_per_seq=3",
+        "--mask-spans", "ngrams", "--set", "make_data.ngram_weights=2 1",
+        "--set", "make_data.mask_token_share=0.7", "--word-segmenter", "none",
+        "--no-balance-nsp", "--max-unknown-share", 0.5, "--seed", 7,
+        "--set", "make_data.max_predictions_per_seq=3",
     )  # fmt: skip
 
     assert result.exit_code == 0
@@ -59,15 +62,22 @@ def test_every_option_reaches_the_stage(
     manifest = json.loads((index / "manifest.json").read_text())
     assert manifest["seed"] == 7
     assert manifest["options"] == {
+        "balance_nsp": False,
         "dupe_factor": 2,
         "eval_fraction": 0.2,
+        "mask_spans": "ngrams",
+        "mask_token_share": 0.7,
         "masking": "static",
         "max_predictions_per_seq": 3,
         "max_seq_length": 24,
         "max_unknown_share": 0.5,
         "mlm_probability": 0.3,
+        "ngram_weights": "2 1",
         "objective": "mlm",
+        "random_token_share": 0.1,
         "short_seq_prob": 0.2,
+        "span_max_words": 10,
+        "span_stop_prob": 0.2,
         "text": {
             "dedup": "lines",
             "document": "line",
@@ -82,6 +92,7 @@ def test_every_option_reaches_the_stage(
             "text_column": 2,
         },
         "whole_word_masking": True,
+        "word_segmenter": "none",
     }
     rows = [json.loads(line) for line in export.read_text().splitlines()]
     assert {row["pass"] for row in rows} == {0, 1}
@@ -111,9 +122,31 @@ def test_a_config_file_gives_the_options_and_a_flag_goes_before_it(
             ["--max-seq-length", 4],
             "make_data.max_seq_length: .* greater than or equal to 8, found 4",
         ),
-        (["--objective", "nsp"], "make_data.objective: input should be 'mlm-nsp' or 'mlm'"),
+        (
+            ["--objective", "nsp"],
+            "make_data.objective: input should be 'mlm-nsp', 'mlm-sop' or 'mlm'",
+        ),
         (["--set", "make_data.dupe_facto=3"], "no such option; did you mean make_data.dupe_factor"),
         (["--text-column", "body", "--format", "csv"], "no column 'body'"),
+        (
+            ["--set", "make_data.ngram_weights=6,3"],
+            "ngram_weights: .* one to 10 numbers of 0 or more .* found '6,3'",
+        ),
+        (["--balance-nsp", "--objective", "mlm"], "has nothing to balance with --objective mlm"),
+        (
+            ["--set", "make_data.mask_token_share=0.9", "--set", "make_data.random_token_share=.2"],
+            "mask_token_share 0.9 and random_token_share 0.2 are more than 1 together",
+        ),
+        (
+            ["--mask-spans", "geometric", "--whole-word-masking"],
+            "--mask-spans geometric masks whole words as it is",
+        ),
+        (["--part", "0/4"], "--part 0/4: expected I/N, part I of N parts, with I from 1 to N"),
+        (["--part", "x"], "--part x: expected I/N"),
+        (["--part", "1/2", "--merge"], "--part and --merge exclude each other"),
+        (["--tokens", "x"], "--tokens x has its text and its tokenizer already, found INPUT"),
+        (["--merge"], "--merge takes the tokenizer of the parts, found --tokenizer"),
+        (["--part", "1/2", "--export-jsonl", "x"], "--part makes no examples to export"),
     ],
 )
 def test_bad_options_leave_nothing_behind(
@@ -194,3 +227,40 @@ def test_a_table_of_pairs_becomes_examples_of_two_segments(
     assert rows[0]["tokens"].count("[SEP]") == 2
     first = rows[0]["tokens"].index("[SEP]") + 1
     assert rows[0]["token_type_ids"] == [0] * first + [1] * (len(rows[0]["tokens"]) - first)
+
+
+def test_parts_and_another_index_are_made_without_text(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    parts = [tmp_path / "part1", tmp_path / "part2"]
+    for number, part in enumerate(parts, start=1):
+        made = run(
+            tiny_corpus, "--tokenizer", tiny_tokenizer, "--output", part, "--part", f"{number}/2"
+        )
+        assert made.exit_code == 0
+        assert f"part {number} of 2" in made.stdout
+
+    merged = run(*parts, "--merge", "--output", tmp_path / "data")
+    other = run(
+        "--tokens", tmp_path / "data", "--output", tmp_path / "sop", "--objective", "mlm-sop"
+    )
+
+    assert merged.exit_code == other.exit_code == 0
+    assert "  random next sentences: " in merged.stdout
+    assert "  swapped: " in other.stdout
+    assert other.stdout.splitlines()[-1].startswith(("  in order: [CLS]", "  swapped: [CLS]"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no INPUT: expected files or folders of text — name them before the options"),
+        (["--merge"], "no INPUT: expected the folders of all parts"),
+        (["text.txt"], "--tokenizer is missing: text needs one — make one with"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = run(*arguments, "--output", tmp_path / "data")
+
+    assert message in str(result.exception)
+    assert not (tmp_path / "data").exists()

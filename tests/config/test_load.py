@@ -137,7 +137,7 @@ def test_all_problems_are_reported_at_once(write):
     assert sorted(lines[1:]) == [
         "finetune.pooling: input should be 'auto', 'cls' or 'mean', found 'max'",
         "make_data.max_seq_length: input should be a valid integer, found '64'",
-        "make_data.objective: input should be 'mlm-nsp' or 'mlm', found 'nsp'",
+        "make_data.objective: input should be 'mlm-nsp', 'mlm-sop' or 'mlm', found 'nsp'",
         "model.hidden_dropout_prob: input should be less than 1, found 1.0",
         "model.hiden_size: there is no such option; did you mean model.hidden_size?",
         "seed: input should be greater than or equal to 0, found -1",

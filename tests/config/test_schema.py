@@ -38,7 +38,10 @@ make_data.text.quoting make_data.text.encoding
 make_data.text.on_bad_bytes make_data.text.document
 make_data.text.sentences make_data.text.language make_data.text.dedup
 make_data.max_seq_length make_data.objective make_data.dupe_factor make_data.short_seq_prob
+make_data.balance_nsp
 make_data.masking make_data.mlm_probability make_data.whole_word_masking
+make_data.mask_spans make_data.span_stop_prob make_data.span_max_words make_data.ngram_weights
+make_data.mask_token_share make_data.random_token_share make_data.word_segmenter
 make_data.max_predictions_per_seq make_data.max_unknown_share
 make_data.eval_fraction
 model.vocab_size model.hidden_size model.num_hidden_layers model.num_attention_heads

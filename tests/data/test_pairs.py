@@ -1,36 +1,60 @@
+import bisect
 from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertpre.data import documents as module
+from bertpre.data.documents import SplitDocuments
+from bertpre.data.packing import pack_sentences
 from bertpre.data.pairs import (
+    PairRules,
+    balance,
+    draw_next_pairs,
+    draw_order_pairs,
+    take_pairs,
+)
+from bertpre.data.records import (
     IS_NEXT,
     NO_LABEL,
     RANDOM_NEXT,
     RECORD,
-    SplitDocuments,
-    draw_pairs,
-    pack_sentences,
-    take_pairs,
-    to_records,
+    SWAPPED,
+    Drawn,
+    make_records,
 )
+
+Rows = list[tuple[int, int, int, int, int]]
 
 
 class Sentences:
     """Sentence lengths of all documents, as the token store would give their offsets."""
 
     def __init__(self, documents: list[list[int]]) -> None:
-        self.offsets = np.cumsum([0, *(n for document in documents for n in document)]).tolist()
+        self.offsets = np.cumsum([0, *(n for document in documents for n in document)])
 
-    def sentence_offsets(self, first: int, last: int) -> list[int]:
-        return self.offsets[first : last + 1]
+    def token_offsets(self, sentences: np.ndarray) -> np.ndarray:
+        return self.offsets[sentences]
+
+    def sentences_at(self, tokens: np.ndarray, *, side: Literal["left", "right"]) -> np.ndarray:
+        return np.searchsorted(self.offsets, tokens, side=side)
 
 
-def split_of(documents: list[list[int]], hashes: list[int] | None = None) -> SplitDocuments:
+class Documents(SplitDocuments):
+    """Documents of given sentence lengths, that know the offsets of each."""
+
+    def offsets(self, document: int) -> list[int]:
+        here = np.arange(self.first[document], self.last[document] + 1)
+        return self.store.token_offsets(here).tolist()
+
+
+def split_of(documents: list[list[int]], hashes: list[int] | None = None) -> Documents:
     ends = np.cumsum([len(document) for document in documents])
-    return SplitDocuments(
+    return Documents(
         Sentences(documents),
         first=ends - [len(document) for document in documents],
         last=ends,
@@ -38,8 +62,19 @@ def split_of(documents: list[list[int]], hashes: list[int] | None = None) -> Spl
     )
 
 
-def pairs_of(documents: SplitDocuments, length: int, short: float = 0.1, key: int = 1):
-    return list(draw_pairs(documents, max_seq_length=length, short_seq_prob=short, key=key))
+def by_document(documents: Documents, drawn: Iterable[Drawn]) -> list[Rows]:
+    """Give each document its records; A, and the first of two swapped parts, are always in it."""
+    starts = [documents.offsets(document)[0] for document in range(len(documents))]
+    found: list[Rows] = [[] for _ in starts]
+    for block in drawn:
+        for row in block.records.tolist():
+            found[bisect.bisect_right(starts, row[0]) - 1].append(row)
+    return found
+
+
+def pairs_of(documents: Documents, length: int, short: float = 0.1, key: int = 1) -> list[Rows]:
+    rules = PairRules(max_seq_length=length, short_seq_prob=short)
+    return by_document(documents, draw_next_pairs(documents, rules, key=key))
 
 
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), min_size=2, max_size=6)
@@ -185,6 +220,37 @@ def test_pairs_are_distributed_as_by_the_reference(
     # 4 passes of the same corpus: the number of pairs is a mean as well.
     assert len(ours) == pytest.approx(len(theirs), rel=0.03)
 
+    borders = documents.store.token_offsets(np.arange(documents.last[-1] + 1))
+
+    def cut_in_front(places: list[int]) -> np.ndarray:
+        found = np.array(places)
+        return found - borders[np.searchsorted(borders, found, side="right") - 1]
+
+    def alike(mine: np.ndarray, other: np.ndarray) -> bool:
+        """Two samples of one distribution, by chi-squared over some ten bins."""
+        edges = np.unique(np.quantile(np.concatenate([mine, other]), np.linspace(0, 1, 11)))
+        if len(edges) < 3:
+            return bool(len(np.unique(mine)) == len(np.unique(other)))
+        edges[-1] += 1
+        counts = np.array([np.histogram(sample, edges)[0] for sample in (mine, other)], float)
+        expected = counts.sum(axis=0) * counts.sum(axis=1, keepdims=True) / counts.sum()
+        freedom = len(edges) - 2
+        return bool(
+            ((counts - expected) ** 2 / expected).sum() < freedom + 5 * (2 * freedom) ** 0.5
+        )
+
+    for label in (IS_NEXT, RANDOM_NEXT):
+        mine = [r for r in ours if r[4] == label]
+        other = [(a, b) for a, b, is_random in theirs if is_random == (label == RANDOM_NEXT)]
+        assert bool(mine) == bool(other)
+        if not mine:
+            continue
+        assert alike(np.array([r[2] for r in mine]), np.array([len(a) for a, _ in other]))
+        assert alike(np.array([r[3] for r in mine]), np.array([len(b) for _, b in other]))
+        for start, side in ((0, 0), (1, 1)):
+            places = [starts[pair[side][0][0]] + pair[side][0][1] for pair in other]
+            assert alike(cut_in_front([r[start] for r in mine]), cut_in_front(places))
+
 
 def test_truncation_takes_from_front_and_back_alike() -> None:
     documents = split_of([[100, 100]] * 2000)
@@ -218,7 +284,8 @@ def test_packing_loses_nothing_and_keeps_documents_apart(
 ) -> None:
     documents = split_of(corpus)
 
-    for document, records in enumerate(pack_sentences(documents, max_seq_length=length)):
+    packed = by_document(documents, pack_sentences(documents, max_seq_length=length))
+    for document, records in enumerate(packed):
         offsets = documents.offsets(document)
         place = offsets[0]
         for a_start, _, a_length, b_length, label in records:
@@ -231,20 +298,22 @@ def test_packing_loses_nothing_and_keeps_documents_apart(
 def test_packing_ends_at_sentence_borders_and_splits_only_what_is_too_long() -> None:
     documents = split_of([[4, 4, 4, 25, 3]])
 
-    (records,) = pack_sentences(documents, max_seq_length=12)
+    (records,) = by_document(documents, pack_sentences(documents, max_seq_length=12))
 
     assert [(r[0], r[2]) for r in records] == [(0, 8), (8, 4), (12, 10), (22, 10), (32, 8)]
 
 
 def test_a_record_takes_21_bytes() -> None:
     assert RECORD.itemsize == 21
-    assert to_records([(2**40, 5, 500, 8, 1)])[0].item() == (2**40, 5, 500, 8, 1)
+    columns = [np.array([value]) for value in (2**40, 5, 500, 8, 1)]
+    assert make_records(*columns)[0].item() == (2**40, 5, 500, 8, 1)
 
 
 def test_pairs_of_a_table_stay_as_they_are_and_lose_tokens_at_the_end_of_the_longer_side():
     documents = split_of([[3, 2], [4], [7, 2], [2, 9], [6, 6], [12]])
 
-    found = [record for records in take_pairs(documents, max_seq_length=10) for record in records]
+    (drawn,) = take_pairs(documents, max_seq_length=10)
+    found = drawn.records.tolist()
 
     # Room for 7 tokens of a pair, 8 of a single text. Of 6 + 6, B loses the first and the last.
     assert found == [
@@ -255,3 +324,115 @@ def test_pairs_of_a_table_stay_as_they_are_and_lose_tokens_at_the_end_of_the_lon
         (29, 35, 4, 3, NO_LABEL),
         (41, 0, 8, 0, NO_LABEL),
     ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(corpora, st.integers(8, 64), st.integers(0, 2**32))
+def test_pairs_in_order_are_consecutive_and_swapped_ones_the_other_way_round(
+    corpus: list[list[int]], length: int, key: int
+) -> None:
+    documents = split_of(corpus)
+    spans = [(documents.offsets(i)[0], documents.offsets(i)[-1]) for i in range(len(corpus))]
+    rules = PairRules(max_seq_length=length, short_seq_prob=0.1)
+
+    (drawn,) = draw_order_pairs(documents, rules, key=key)
+
+    rows = by_document(documents, [drawn])
+    for (low, high), records in zip(spans, rows, strict=True):
+        previous_end = low
+        for a_start, b_start, a_length, b_length, label in records:
+            parts = [(a_start, a_length), (b_start, b_length)]
+            (start, size), (next_start, next_size) = parts[::-1] if label == SWAPPED else parts
+            assert previous_end <= start
+            assert min(size, next_size) >= 1
+            assert size + next_size <= length - 3
+            assert start + size <= next_start
+            assert next_start + next_size <= high
+            if start + size != next_start:  # only truncation lies between them
+                assert size + next_size == length - 3
+            previous_end = next_start + next_size
+    # Only a document's last sentence can be left alone with a single token.
+    assert drawn.unused <= sum(document[-1] == 1 for document in corpus) + sum(
+        size == 1 for document in corpus for size in document[:-1] if length - 3 < 3
+    )
+
+
+def test_half_of_the_order_pairs_are_swapped() -> None:
+    documents = split_of([[5] * 40] * 500)
+    rules = PairRules(max_seq_length=64, short_seq_prob=0.1)
+
+    labels = np.concatenate(
+        [drawn.records["label"] for drawn in draw_order_pairs(documents, rules, key=1)]
+    )
+
+    assert np.mean(labels) == pytest.approx(0.5, abs=5 * 0.5 / len(labels) ** 0.5)
+
+
+def test_order_pairs_take_every_token_but_a_lonely_one() -> None:
+    documents = split_of([[3, 4], [1], [9], [2, 1]])
+    rules = PairRules(max_seq_length=128, short_seq_prob=0.0)
+
+    (drawn,) = draw_order_pairs(documents, rules, key=1)
+
+    lengths = drawn.records["a_length"].astype(int) + drawn.records["b_length"]
+    assert lengths.tolist() == [7, 9, 3]
+    assert drawn.unused == 1
+
+
+def random_share(documents: Documents, rules: PairRules) -> float:
+    drawn = draw_next_pairs(documents, rules, key=7)
+    return float(np.concatenate([block.records["label"] for block in drawn]).mean())
+
+
+@pytest.mark.parametrize(
+    ("sentences", "tokens"), [((5, 60), (5, 60)), ((2, 5), (3, 40)), ((2, 12), (20, 150))]
+)
+def test_balanced_pairs_are_random_half_of_the_time(
+    sentences: tuple[int, int], tokens: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(5)
+    documents = split_of(
+        [
+            rng.integers(*tokens, rng.integers(*sentences, endpoint=True), endpoint=True).tolist()
+            for _ in range(1500)
+        ]
+    )
+    rules = PairRules(max_seq_length=64, short_seq_prob=0.1)
+
+    balanced = random_share(documents, balance(documents, rules, key=3))
+
+    assert random_share(documents, rules) > 0.53
+    assert balanced == pytest.approx(0.5, abs=0.02)
+
+
+def test_true_pairs_that_balance_adds_follow_in_the_text() -> None:
+    documents = split_of([[100, 90, 80]] * 50)
+    rules = PairRules(max_seq_length=64, short_seq_prob=0.0, random_share=0.0, reaches_on=True)
+
+    rows = by_document(documents, draw_next_pairs(documents, rules, key=1))
+
+    for number, records in enumerate(rows):
+        first = records[0]
+        assert first[4] == IS_NEXT
+        assert number * 270 <= first[0] < number * 270 + 100 <= first[1] < number * 270 + 190
+        assert records[1][4] == RANDOM_NEXT  # nothing follows the last sentence
+
+
+def test_documents_are_drawn_alike_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = split_of([[5, 9, 12], [30], [4] * 20, [7, 7]] * 10)
+    whole = pairs_of(documents, 32)
+
+    monkeypatch.setattr(module, "_BLOCK_SENTENCES", 7)
+
+    assert pairs_of(documents, 32) == whole
+    assert [block.tolist() for block in split_of([[1] * 9, [1], [1] * 3]).blocks()] == [[0], [1, 2]]
+
+
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=30).filter(lambda h: len(set(h)) > 1))
+def test_another_document_always_has_another_text(hashes: list[int]) -> None:
+    documents = split_of([[1]] * len(hashes), hashes)
+    numbers = np.tile(np.arange(len(hashes)), 20)
+
+    others = documents.draw_others(numbers, np.arange(len(numbers)).astype(np.uint64))
+
+    assert (documents.hashes[others] != documents.hashes[numbers]).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bertpre.data.random64 import Stream, below, derive, hash64, permute, uniform
+from bertpre.data.random64 import below, count_heads, derive, hash64, permute, uniform
 
 COUNT = 1_000_000
 
@@ -13,12 +13,12 @@ def numbers():
     return hash64(derive(0, "test"), np.arange(COUNT))
 
 
-def test_stream_gives_the_published_values_of_splitmix64():
+def test_hash64_gives_the_published_values_of_splitmix64():
     # Source: the reference implementation by Sebastiano Vigna, https://prng.di.unimi.it/splitmix64.c;
-    # its first outputs for the seed 1234567, as many ports test them.
-    stream = Stream(1234567)
+    # its first outputs for the seed 1234567, as ports test them. Its state grows by a constant.
+    states = np.uint64(1234567) + np.arange(5, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
-    assert [stream.next64() for _ in range(5)] == [
+    assert hash64(0, states).tolist() == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -86,8 +86,15 @@ def test_hash64_agrees_with_the_same_arithmetic_on_python_integers():
     key = derive(0, "pairs")
     values = np.array([0, 1, 5, 2**40, 2**63 - 1])
 
-    # derive and Stream share their arithmetic, in integers of any size.
-    expected = [Stream(key ^ int(value)).next64() for value in values]
+    def published(state: int) -> int:
+        # Source: as above, in integers of any size.
+        bits = 2**64 - 1
+        state = (state + 0x9E3779B97F4A7C15) & bits
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & bits
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & bits
+        return state ^ (state >> 31)
+
+    expected = [published(key ^ int(value)) for value in values]
 
     assert hash64(key, values).tolist() == expected
 
@@ -174,33 +181,25 @@ def test_two_purposes_give_unrelated_numbers():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.019
 
 
-def test_stream_draws_integers_from_both_ends_and_all_between():
-    stream = Stream(derive(0, "stream"))
+def test_heads_are_counted_among_as_many_coins_as_are_tossed():
+    coins = np.array([0, 1, 63, 64, 65, 1000, 100_000])
+    keys = hash64(derive(0, "coins"), np.arange(len(coins)))
 
-    draws = [stream.integer(-2, 3) for _ in range(6000)]
+    heads = count_heads(keys, coins)
 
-    counts = np.bincount(np.array(draws) + 2)
-    assert len(counts) == 6
-    np.testing.assert_allclose(counts, 1000, atol=6 * np.sqrt(1000))
-    assert stream.integer(4, 4) == 4
-
-
-def test_stream_draws_floats_that_are_flat():
-    stream = Stream(derive(1, "stream"))
-
-    draws = np.array([stream.random() for _ in range(20_000)])
-
-    assert 0 <= draws.min() < draws.max() < 1
-    assert draws.mean() == pytest.approx(0.5, abs=0.0123)  # six standard deviations
+    assert heads[0] == 0
+    assert (heads <= coins).all()
+    # Half of them, within five standard deviations.
+    assert (np.abs(heads - coins / 2) <= 5 * np.sqrt(coins) / 2).all()
 
 
-def test_streams_with_one_key_agree_and_with_two_differ():
-    def ten(key: int) -> list[int]:
-        stream = Stream(key)
-        return [stream.next64() for _ in range(10)]
+def test_heads_are_binomial():
+    keys = hash64(derive(0, "coins"), np.arange(64_000))
 
-    assert ten(5) == ten(5)
-    assert not set(ten(5)) & set(ten(6))
+    counts = np.bincount(count_heads(keys, np.full(64_000, 3)), minlength=4)
+
+    # 1, 3, 3, 1 in eight.
+    np.testing.assert_allclose(counts, [8000, 24_000, 24_000, 8000], atol=5 * 122)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 16, 17, 100, 255, 256, 257, 1000, 65_537])

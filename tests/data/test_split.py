@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,12 @@ class Store:
     def __init__(self, sizes: list[int], hashes: list[int] | None = None) -> None:
         self.document_starts = np.cumsum([0, *sizes])
         numbers = range(len(sizes)) if hashes is None else hashes
-        self.document_hashes = np.array(
-            [n * 0x9E3779B97F4A7C15 % 2**64 for n in numbers], np.uint64
-        )
+        self.hashes = np.array([n * 0x9E3779B97F4A7C15 % 2**64 for n in numbers], np.uint64)
+
+    def documents(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        middle = len(self.hashes) // 3  # two shards
+        yield self.document_starts[: middle + 1], self.hashes[:middle]
+        yield self.document_starts[middle:], self.hashes[middle:]
 
 
 def held_out_numbers(store: Store, fraction: float = 0.1, seed: int = 0) -> set[int]:

@@ -27,30 +27,50 @@ def part(first_id: int, sentences: list[int]) -> TokenizedDocuments:
     )
 
 
-@pytest.fixture(params=[1, 100, 150, 10**6], ids=lambda size: f"shards of {size} bytes")
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> TokenStore:
-    monkeypatch.setattr(tokens, "SHARD_TEXT_BYTES", request.param)
-    writer, first_id = ShardWriter(tmp_path), 0
-    for sentences in LENGTHS:
-        writer.add(part(first_id, sentences))
-        first_id += sum(sentences)
-    writer.close()
+@pytest.fixture(params=[[0, 0, 0], [0, 1, 2], [0, 0, 1], [0, 2, 2]], ids=str)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> TokenStore:
+    """The documents in the shards of these numbers; shard 1 may have none of them."""
+    first_id = 0
+    with ShardWriter(tmp_path) as writer:
+        for shard, sentences in zip(request.param, LENGTHS, strict=True):
+            if shard == 2 and not (tmp_path / "00001.json").exists():
+                writer.add(nothing(), shard=1)
+            writer.add(part(first_id, sentences), shard=shard)
+            first_id += sum(sentences)
     return TokenStore(tmp_path)
+
+
+def nothing() -> TokenizedDocuments:
+    return part(0, [])._replace(
+        document_lengths=np.array([], int), hashes=np.array([], np.uint64), empty_sentences=0
+    )
 
 
 def test_store_counts_what_was_written(store: TokenStore) -> None:
     assert (store.num_tokens, store.num_sentences, store.num_documents) == (10, 6, 3)
     assert store.empty_sentences == 3
-    assert store.document_starts.tolist() == [0, 2, 3, 6]
-    assert store.document_hashes.tolist() == [0, 3, 6]
+    starts, hashes = zip(*store.documents(), strict=True)
+    assert sorted({int(start) for block in starts for start in block}) == [0, 2, 3, 6]
+    assert np.concatenate(hashes).tolist() == [0, 3, 6]
+    assert np.concatenate(list(store.sentence_length_blocks())).tolist() == [2, 1, 3, 1, 1, 2]
+    assert store.count_words() == 4  # tokens 0, 3, 6 and 9
 
 
 def test_sentence_offsets_are_global_in_every_shard(store: TokenStore) -> None:
-    assert store.sentence_offsets(0, 2) == [0, 2, 3]
-    assert store.sentence_offsets(2, 3) == [3, 6]
-    assert store.sentence_offsets(4, 6) == [7, 8, 10]
+    assert store.token_offsets(np.arange(7)).tolist() == [0, 2, 3, 6, 7, 8, 10]
+    assert store.token_offsets(np.array([5, 0, 6, 2])).tolist() == [8, 0, 10, 3]
+
+
+def test_sentences_are_found_by_their_tokens(store: TokenStore) -> None:
+    tokens = np.arange(12)
+
+    before = store.sentences_at(tokens, side="left")
+    not_after = store.sentences_at(tokens, side="right")
+
+    # Sentences start at 0, 2, 3, 6, 7 and 8; 10 is where the last one ends.
+    assert before.tolist() == [0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 6, 7]
+    assert not_after[:10].tolist() == [1, 1, 2, 3, 3, 3, 4, 5, 6, 6]
+    assert not_after[11] == 7
 
 
 def test_gather_reads_runs_across_shards_in_order(store: TokenStore) -> None:

@@ -1,0 +1,305 @@
+"""Data folders from tokens that are there already: another index, or parts put together.
+
+The tokens are hard links where the file system has them, else copies. Either way each folder stands
+alone: any may be deleted or moved without the others, and links take no disk.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertpre.artefacts import (
+    check_files,
+    fingerprint,
+    read_manifest,
+    stage_folder,
+    write_manifest,
+)
+from bertpre.config.load import config_to_dict
+from bertpre.config.schema import MakeData
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.export import export_jsonl
+from bertpre.data.make_data import (
+    check_export,
+    check_options,
+    finish_data,
+    input_state,
+    make_folder,
+    stored_options,
+)
+from bertpre.data.report import DataReport
+from bertpre.data.tokenizing import Part, tokenize_corpus
+from bertpre.errors import ConfigError, DataFormatError
+from bertpre.text.corpus import read_documents
+from bertpre.text.corpus_report import CorpusReport
+from bertpre.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartReport:
+    """What `make_part` made.
+
+    Attributes:
+        part: which share of the corpus.
+        shards: that the whole corpus has.
+        own_shards: that are in this part.
+        corpus: what was read, which is all of it.
+    """
+
+    part: Part
+    shards: int
+    own_shards: int
+    corpus: CorpusReport
+
+
+class _Source(NamedTuple):
+    """Folders whose tokens together are those of one corpus, and what their manifests tell."""
+
+    folders: list[Path]
+    corpus: CorpusReport
+    text: dict[str, Any]
+    word_segmenter: str
+    fingerprints: list[str]
+
+
+def make_part(
+    inputs: Sequence[str | Path],
+    *,
+    tokenizer: str | Path,
+    output: str | Path,
+    part: Part,
+    config: MakeData | None = None,
+    overwrite: bool = False,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> PartReport:
+    """Tokenise one share of a corpus; `merge_parts` makes a data folder of all of them.
+
+    Each part reads the whole text, which takes a fraction of the time of tokenising it.
+
+    Args:
+        inputs: files or folders of text, the same for each part.
+        tokenizer: a tokenizer folder.
+        output: the folder to make.
+        part: which share.
+        config: how text is read; what concerns examples is not looked at.
+        overwrite: replace a finished folder.
+        on_progress: told the bytes read on disk so far, and in all.
+
+    Raises:
+        BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
+    """
+    config = config or MakeData()
+    check_options(config)
+    loaded = Tokenizer.load(tokenizer)
+    text = stored_options(config)["text"]
+    state = [text, config.word_segmenter, *part, loaded.fingerprint, input_state(inputs, config)]
+    identity = fingerprint(state)
+    with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
+        loaded.save_files(make_folder(work / "tokenizer"))
+        corpus, digest = CorpusReport(), hashlib.sha256()
+        documents = read_documents(
+            inputs, config.text, kmer=loaded.kmer, report=corpus, on_progress=on_progress
+        )
+        num_shards = tokenize_corpus(
+            _watched((document.sentences for document in documents), digest.update),
+            loaded,
+            tokenizer_folder=work / "tokenizer",
+            folder=make_folder(work / "tokens"),
+            workers=config.workers or os.cpu_count() or 1,
+            segmenter=config.word_segmenter,
+            part=part,
+        )
+        content = {
+            "part": part.number,
+            "of": part.of,
+            "shards": num_shards,
+            "text_sha256": digest.hexdigest(),
+            "text": text,
+            "word_segmenter": config.word_segmenter,
+            "tokenizer": loaded.fingerprint,
+            "corpus": asdict(corpus),
+        }
+        write_manifest(work, "part", content)
+    own = sum(part.has(shard) for shard in range(num_shards))
+    return PartReport(part=part, shards=num_shards, own_shards=own, corpus=corpus)
+
+
+def merge_parts(
+    parts: Sequence[str | Path],
+    *,
+    output: str | Path,
+    config: MakeData | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    export_jsonl_to: str | Path | None = None,
+) -> DataReport:
+    """Put all parts of a corpus together to a data folder, the same bytes as of one run.
+
+    Args:
+        parts: a folder of `make_part` for each share, in any order.
+        output: the data folder to make.
+        config: the stage's options; how text is read is what the parts say.
+        seed, overwrite, export_jsonl_to: as of `bertpre.data.make_data.make_data`.
+
+    Raises:
+        BertpreError: a part is missing, damaged or of another corpus; or as `make_data` does.
+    """
+    manifests = {Path(part): read_manifest(Path(part), "part") for part in parts}
+    first, *rest = manifests
+    for path in rest:
+        for name in ("of", "shards", "text", "word_segmenter", "tokenizer", "text_sha256"):
+            if manifests[path][name] != manifests[first][name]:
+                raise ConfigError(
+                    f"{path}: is not a part of the corpus that {first} is a part of: "
+                    f"{_DIFFERENCES[name]}",
+                    "make all parts from the same text with the same options",
+                )
+    numbers = [manifest["part"] for manifest in manifests.values()]
+    count = manifests[first]["of"]
+    wrong = [number for number in range(1, count + 1) if numbers.count(number) != 1]
+    if wrong:
+        found = ", ".join(f"{number}/{count}" for number in sorted(numbers))
+        missing = ", ".join(f"{number}/{count}" for number in wrong)
+        raise ConfigError(
+            f"--merge needs each part once; found {found}; missing or there twice: {missing}",
+            f"name the folders of all {count} parts",
+        )
+    for path, manifest in manifests.items():
+        check_files(path, manifest, content=True)
+    source = _Source(
+        folders=list(manifests),
+        corpus=_read_corpus(manifests[first]["corpus"]),
+        text=manifests[first]["text"],
+        word_segmenter=manifests[first]["word_segmenter"],
+        fingerprints=sorted(manifest["fingerprint"] for manifest in manifests.values()),
+    )
+    return _make_from(source, output, config, seed, overwrite, export_jsonl_to)
+
+
+def index_tokens(
+    tokens: str | Path,
+    *,
+    output: str | Path,
+    config: MakeData | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    export_jsonl_to: str | Path | None = None,
+) -> DataReport:
+    """Draw another index over the tokens of a data folder; nothing is tokenised again.
+
+    With the same seed and share, the same documents are held out.
+
+    Args:
+        tokens: a data folder.
+        output: the data folder to make.
+        config: the stage's options; how text is read is what the data folder says.
+        seed, overwrite, export_jsonl_to: as of `bertpre.data.make_data.make_data`.
+
+    Raises:
+        BertpreError: the data folder is unusable; or as `make_data` does.
+    """
+    data = PretrainingData(tokens)
+    options = data.index_manifest["options"]
+    source = _Source(
+        folders=[data.folder],
+        corpus=_read_corpus(data.manifest["report"]["corpus"]),
+        text=options["text"],
+        word_segmenter=options.get("word_segmenter", "none"),
+        fingerprints=[data.manifest["fingerprint"]],
+    )
+    return _make_from(source, output, config, seed, overwrite, export_jsonl_to)
+
+
+_DIFFERENCES = {
+    "of": "it is one of another number of parts",
+    "shards": "it was made from another text",
+    "text": "its text was read with other options",
+    "word_segmenter": "it has another word_segmenter",
+    "tokenizer": "it has another tokenizer",
+    "text_sha256": "it was made from another text",
+}
+
+
+def _make_from(
+    source: _Source,
+    output: str | Path,
+    config: MakeData | None,
+    seed: int,
+    overwrite: bool,
+    export_jsonl_to: str | Path | None,
+) -> DataReport:
+    config = _with_text_of(source, config or MakeData())
+    check_options(config)
+    export = check_export(export_jsonl_to, source.folders, overwrite=overwrite)
+    if Path(output).resolve() in [folder.resolve() for folder in source.folders]:
+        raise ConfigError(
+            f"{output}: is the folder that the tokens are taken from", "choose another --output"
+        )
+    identity = fingerprint([stored_options(config), seed, source.fingerprints])
+    with stage_folder(Path(output), kind="data", overwrite=overwrite, identity=identity) as work:
+        _link_files(source.folders[0] / "tokenizer", make_folder(work / "tokenizer"))
+        for folder in source.folders:
+            _link_files(folder / "tokens", make_folder(work / "tokens"))
+        tokenizer = Tokenizer.load(work / "tokenizer")
+        report = finish_data(work, config, tokenizer=tokenizer, corpus=source.corpus, seed=seed)
+    if export is not None:
+        export_jsonl(PretrainingData(output), export)
+    return report
+
+
+def _with_text_of(source: _Source, config: MakeData) -> MakeData:
+    """Take how the text was read from the tokens, unless the options say something else."""
+    options = config_to_dict(config)
+    defaults = config_to_dict(MakeData())
+    made_with = {
+        **{f"text.{name}": value for name, value in source.text.items()},
+        "word_segmenter": source.word_segmenter,
+    }
+    for name, stored in made_with.items():
+        key = name.removeprefix("text.")
+        stated, default = (
+            (values["text"] if key != name else values)[key] for values in (options, defaults)
+        )
+        if stated not in (stored, default):
+            raise ConfigError(
+                f"make_data.{name}: {stated!r}, but the tokens were made with {stored!r}",
+                "leave it out, or tokenise the text again",
+            )
+    return MakeData(**{**options, "text": source.text, "word_segmenter": source.word_segmenter})
+
+
+def _read_corpus(stored: dict[str, Any]) -> CorpusReport:
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+    }
+    try:
+        return CorpusReport(**values)
+    except TypeError as error:
+        raise DataFormatError(
+            f"the manifest's report of the corpus is of another version of bertpre ({error})",
+            "tokenise the text again",
+        ) from error
+
+
+def _watched(
+    documents: Iterable[tuple[str, ...]], see: Callable[[bytes], object]
+) -> Iterator[tuple[str, ...]]:
+    for sentences in documents:
+        see("\n".join([*sentences, "\n"]).encode("utf-8", "surrogatepass"))
+        yield sentences
+
+
+def _link_files(source: Path, target: Path) -> None:
+    for path in sorted(source.iterdir()):
+        there = target / path.name
+        with contextlib.suppress(FileNotFoundError):  # from an interrupted run
+            there.unlink()
+        try:
+            os.link(path, there)
+        except OSError:  # another disk, or a file system without links
+            shutil.copyfile(path, there)

@@ -1,0 +1,129 @@
+"""A look at some examples: how masks fall, and what people would read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bertpre.data.dataset import PretrainingData, assemble
+from bertpre.data.masking import MaskSpec, Vocabulary, example_keys, mask_tokens
+from bertpre.data.records import Records
+from bertpre.data.tokens import TokenStore
+from bertpre.text.tokenizer import Tokenizer
+
+_MASKS_SAMPLED = 1000  # examples
+LABEL_NAMES = {"mlm-nsp": ("is next", "random"), "mlm-sop": ("in order", "swapped")}
+
+
+class MaskSample(NamedTuple):
+    """Masks as they are drawn on some training examples, over their whole number; shares of 1.
+
+    Attributes:
+        examples: in the sample.
+        predicted: of all tokens, special ones included.
+        masked, random, kept: of the predicted tokens; "kept" has random ones that are the same.
+        run_length: predicted tokens side by side, mean.
+    """
+
+    examples: int
+    predicted: float
+    masked: float
+    random: float
+    kept: float
+    run_length: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodedExample:
+    """A masked training example as pieces.
+
+    Attributes:
+        tokens: what the model sees.
+        token_type_ids: the segment of each.
+        predicted: place to what stood there, in order.
+        label: "is next", "random", "in order" or "swapped"; None without pairs that are told apart.
+    """
+
+    tokens: tuple[str, ...]
+    token_type_ids: tuple[int, ...]
+    predicted: dict[int, str]
+    label: str | None
+
+    def __str__(self) -> str:
+        """The example in one line; a predicted token is shown as ``{seen→was}``."""
+        shown = [
+            f"{{{token}→{self.predicted[place]}}}" if place in self.predicted else token
+            for place, token in enumerate(self.tokens)
+        ]
+        return " ".join(shown) if self.label is None else f"{self.label}: {' '.join(shown)}"
+
+
+def sample_masks(
+    records: Records, store: TokenStore, tokenizer: Tokenizer, *, spec: MaskSpec, seed: int
+) -> MaskSample:
+    """Draw the masks of examples that lie evenly over an index, as in epoch 0.
+
+    Args:
+        records: the training examples, at least one.
+        store: where their tokens are.
+        tokenizer: of the tokens.
+        spec: how masks are drawn.
+        seed: decides them.
+    """
+    places = np.linspace(0, len(records) - 1, min(len(records), _MASKS_SAMPLED))
+    numbers = np.unique(places.astype(np.int64))
+    found = assemble(records[numbers], store, tokenizer, with_nsp=False)
+    masked = mask_tokens(
+        found.ids,
+        lengths=found.lengths,
+        maskable=found.maskable,
+        word_starts=found.word_starts,
+        keys=example_keys(seed, np.zeros_like(numbers), numbers),
+        spec=spec,
+        vocabulary=Vocabulary(tokenizer.mask_id, tokenizer.ordinary_ids),
+    )
+    now = masked.input_ids[masked.predicted]
+    num_predicted = len(now)
+    is_mask, is_same = now == tokenizer.mask_id, now == masked.labels
+    # Never across examples, as [CLS] and [SEP] stand between them and are not predicted.
+    runs = 1 + int((np.diff(masked.predicted) > 1).sum())
+    return MaskSample(
+        examples=len(numbers),
+        predicted=num_predicted / len(found.ids),
+        masked=float(is_mask.mean()),
+        random=float((~is_mask & ~is_same).mean()),
+        kept=float(is_same.mean()),
+        run_length=num_predicted / runs,
+    )
+
+
+def decode_examples(folder: str | Path, count: int) -> list[DecodedExample]:
+    """Decode the first examples of an epoch, masked.
+
+    Args:
+        folder: a data folder.
+        count: most examples.
+
+    Raises:
+        DataFormatError: the folder is missing, unfinished, damaged or of another kind.
+    """
+    data = PretrainingData(folder)
+    names = LABEL_NAMES.get(data.objective)
+    epochs, numbers = data.order(0, min(count, len(data.records)), seed=data.seed)
+    found = []
+    for epoch, number in zip(epochs, numbers, strict=True):
+        examples = data.training_examples(
+            np.array([number]), epochs=np.array([epoch]), seed=data.seed
+        )
+        was = [data.tokenizer.tokens[i] for i in examples.mlm_labels]
+        labels = examples.nsp_labels
+        found.append(
+            DecodedExample(
+                tokens=tuple(data.tokenizer.tokens[i] for i in examples.input_ids),
+                token_type_ids=tuple(examples.token_type_ids.tolist()),
+                predicted=dict(zip(examples.predicted.tolist(), was, strict=True)),
+                label=None if names is None or labels is None else names[int(labels[0])],
+            )
+        )
+    return found

@@ -1,0 +1,247 @@
+"""Another index over tokens that exist, and parts that were tokenised apart."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertpre.artefacts import read_manifest
+from bertpre.config.schema import MakeData, TextOptions
+from bertpre.data import reuse, tokenizing
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.make_data import make_data
+from bertpre.data.reuse import index_tokens, make_part, merge_parts
+from bertpre.data.tokenizing import Part
+from bertpre.errors import ConfigError, DataFormatError
+
+CONFIG = MakeData(max_seq_length=48, dupe_factor=2, eval_fraction=0.1, workers=1)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of some 3,000 characters, of which the tiny corpus has several."""
+    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 1_000)
+    monkeypatch.setattr(tokenizing, "SHARD_CHARACTERS", 3_000)
+
+
+def make_parts(
+    folder: Path, corpus: Path, tokenizer: Path, of: int, config: MakeData = CONFIG
+) -> list[Path]:
+    parts = [folder / f"part{number}" for number in range(1, of + 1)]
+    for number, part in enumerate(parts, start=1):
+        make_part([corpus], tokenizer=tokenizer, output=part, part=Part(number, of), config=config)
+    return parts
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("of", [1, 3, 30])
+def test_merged_parts_are_the_bytes_of_one_run(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, of: int
+) -> None:
+    make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "one", config=CONFIG)
+    parts = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, of)
+
+    merge_parts(parts[::-1], output=tmp_path / "merged", config=CONFIG)
+
+    assert files(tmp_path / "merged") == files(tmp_path / "one")
+    assert len(list((tmp_path / "one/tokens").glob("*.json"))) > 3
+    if of == 3:
+        assert all(list((part / "tokens").glob("*.json")) for part in parts)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_part_says_what_it_has(tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path) -> None:
+    output = tmp_path / "part"
+
+    report = make_part(
+        [tiny_corpus], tokenizer=tiny_tokenizer, output=output, part=Part(2, 2), config=CONFIG
+    )
+
+    assert report.own_shards == len(list((output / "tokens").glob("*.json"))) == report.shards // 2
+    assert report.corpus.documents == 80
+    assert read_manifest(output, "part")["part"] == 2
+
+
+def test_another_index_has_the_bytes_that_the_text_would_give(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, tiny_data: Path
+) -> None:
+    config = replace(CONFIG, objective="mlm-sop", max_seq_length=32, dupe_factor=3)
+    make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "text", config=config)
+
+    report = index_tokens(tiny_data, output=tmp_path / "tokens", config=config)
+
+    assert files(tmp_path / "tokens") == files(tmp_path / "text")
+    assert report.swapped_share is not None
+    assert report.corpus.documents == 80
+
+
+def test_the_same_documents_are_held_out_by_another_index(tmp_path: Path, tiny_data: Path) -> None:
+    config = replace(CONFIG, objective="mlm", max_seq_length=16)
+
+    index_tokens(tiny_data, output=tmp_path / "data", config=config)
+
+    first, second = PretrainingData(tiny_data), PretrainingData(tmp_path / "data")
+    assert first.unigrams.tolist() == second.unigrams.tolist()
+
+
+def test_a_folder_stays_whole_when_that_of_its_tokens_is_deleted(
+    tmp_path: Path, tiny_data: Path
+) -> None:
+    first = tmp_path / "first"
+    shutil.copytree(tiny_data, first)
+    index_tokens(first, output=tmp_path / "second", config=CONFIG)
+    linked = os.path.samefile(
+        first / "tokens/00000.ids.bin", tmp_path / "second/tokens/00000.ids.bin"
+    )
+
+    shutil.rmtree(first)
+
+    assert linked  # no second copy on disk
+    assert (
+        len(
+            PretrainingData(tmp_path / "second")
+            .training_examples(np.arange(3), epochs=np.zeros(3, int), seed=0)
+            .lengths
+        )
+        == 3
+    )
+
+
+def test_without_links_the_tokens_are_copied(
+    tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError("another disk")
+
+    monkeypatch.setattr(reuse.os, "link", refuse)
+
+    index_tokens(tiny_data, output=tmp_path / "data", config=CONFIG)
+
+    assert files(tmp_path / "data") == files(tiny_data)
+
+
+def test_the_text_was_read_as_the_tokens_say(tmp_path: Path, tiny_data: Path) -> None:
+    config = replace(CONFIG, text=TextOptions(encoding="gb18030"))
+
+    with pytest.raises(ConfigError) as error:
+        index_tokens(tiny_data, output=tmp_path / "data", config=config)
+
+    assert error.value.message == (
+        "make_data.text.encoding: 'gb18030', but the tokens were made with 'utf-8'"
+    )
+    with pytest.raises(ConfigError, match=r"make_data\.word_segmenter: 'jieba', but the tokens"):
+        index_tokens(
+            tiny_data, output=tmp_path / "data", config=replace(CONFIG, word_segmenter="jieba")
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tokens_are_not_taken_from_the_folder_that_is_written(tiny_data: Path) -> None:
+    before = files(tiny_data)
+
+    with pytest.raises(ConfigError, match="is the folder that the tokens are taken from"):
+        index_tokens(tiny_data, output=tiny_data, config=CONFIG, overwrite=True)
+
+    assert files(tiny_data) == before
+
+
+def test_each_part_must_be_there_once(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    first, second, _ = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 3)
+    shutil.copytree(second, tmp_path / "again")
+
+    with pytest.raises(ConfigError) as error:
+        merge_parts([first, second, tmp_path / "again"], output=tmp_path / "data", config=CONFIG)
+
+    assert error.value.message == (
+        "--merge needs each part once; found 1/3, 2/3, 2/3; missing or there twice: 2/3, 3/3"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"text": TextOptions(document="line")}, "its text was read with other options"),
+        ({"corpus": "another\ntext here\n"}, "it was made from another text"),
+        ({"of": 3}, "it is one of another number of parts"),
+    ],
+)
+def test_parts_of_two_corpora_are_not_merged(
+    tmp_path: Path,
+    tiny_corpus: Path,
+    tiny_tokenizer: Path,
+    change: dict[str, object],
+    why: str,
+) -> None:
+    other = tmp_path / "text.txt"
+    other.write_text(str(change.get("corpus", tiny_corpus.read_text())))
+    config = replace(CONFIG, text=change.get("text", CONFIG.text))  # type: ignore[arg-type]
+    of = int(change.get("of", 2))  # type: ignore[call-overload]
+    make_part(
+        [tiny_corpus],
+        tokenizer=tiny_tokenizer,
+        output=tmp_path / "one",
+        part=Part(1, 2),
+        config=CONFIG,
+    )
+    make_part(
+        [other], tokenizer=tiny_tokenizer, output=tmp_path / "two", part=Part(2, of), config=config
+    )
+
+    with pytest.raises(ConfigError) as error:
+        merge_parts([tmp_path / "one", tmp_path / "two"], output=tmp_path / "data", config=CONFIG)
+
+    assert error.value.message == (
+        f"{tmp_path / 'two'}: is not a part of the corpus that {tmp_path / 'one'} is a part of: "
+        f"{why}"
+    )
+
+
+def test_a_damaged_part_is_named(tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path) -> None:
+    (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
+    ids = part / "tokens/00000.ids.bin"
+    ids.write_bytes(bytes(len(ids.read_bytes())))
+
+    with pytest.raises(DataFormatError, match=r"00000\.ids\.bin: damaged"):
+        merge_parts([part], output=tmp_path / "data", config=CONFIG)
+
+
+def test_a_data_folder_is_no_part(tmp_path: Path, tiny_data: Path) -> None:
+    with pytest.raises(DataFormatError, match="expected a part folder, found 'data'"):
+        merge_parts([tiny_data], output=tmp_path / "data", config=CONFIG)
+
+
+def test_a_report_of_another_version_is_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
+    manifest = part / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"bad_bytes"', '"worse_bytes"'))
+
+    with pytest.raises(DataFormatError, match="the manifest's report of the corpus is of another"):
+        merge_parts([part], output=tmp_path / "data", config=CONFIG)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "-1/2", "1/2/3", "１/2"])
+def test_a_part_is_written_as_one_number_of_another(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"--part {text}: expected I/N, part I of N parts"):
+        Part.parse(text)
+
+
+def test_a_part_has_every_nth_shard() -> None:
+    part = Part.parse("2/3")
+
+    assert [shard for shard in range(8) if part.has(shard)] == [1, 4, 7]
