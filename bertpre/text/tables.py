@@ -53,7 +53,9 @@ def _suffix(path: Path) -> str:
     return Path(name.stem if name.suffix in COMPRESSION_SUFFIXES else name).suffix
 
 
-def table_format(path: Path, asked: Literal["auto", "jsonl", "csv", "tsv"]) -> TableFormat:
+def table_format(
+    path: Path, asked: Literal["auto", "jsonl", "csv", "tsv", "parquet"]
+) -> TableFormat:
     """Settle the format of a table.
 
     Raises:
@@ -83,7 +85,7 @@ def read_rows(
     on_bad_bytes: Callable[[int], None] | None = None,
     on_bad_row: Callable[[RowError], None] | None = None,
     on_bad_width: Callable[[RowError], None] | None = None,
-    list_separator: str | None = None,
+    list_separators: Mapping[str | int, str] | None = None,
 ) -> Iterator[Row]:
     """Read some columns of a table, row by row.
 
@@ -102,7 +104,8 @@ def read_rows(
         on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
             then skipped; without it, the error is raised.
         on_bad_width: the same for csv and tsv rows of too few or too many cells.
-        list_separator: put between the items of a jsonl list, which is an error without it.
+        list_separators: for jsonl columns whose lists become one cell, what to put between the
+            items; a list in any other column is a bad row.
 
     Raises:
         CorpusError: a column is missing, a row is short or long, quotes do not match, or a line is
@@ -114,8 +117,9 @@ def read_rows(
         return
     lines = read_lines(path, decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
     if format == "jsonl":
+        separators = {str(name): value for name, value in (list_separators or {}).items()}
         names = [str(column) for column in columns]
-        yield from _usable(_json_rows(path, lines, names, list_separator), on_bad_row)
+        yield from _usable(_json_rows(path, lines, names, separators), on_bad_row)
         return
     raw_rows = read_delimited(path, lines, format=format, quoting=quoting)
     first = next((row for row in raw_rows if row[1]), None)
@@ -211,13 +215,13 @@ def _place(path: Path, column: str | int, names: list[str] | None, format: str) 
 
 
 def _json_rows(
-    path: Path, lines: Iterator[str], names: Sequence[str], list_separator: str | None
+    path: Path, lines: Iterator[str], names: Sequence[str], separators: Mapping[str, str]
 ) -> Iterator[tuple[int, tuple[str, ...] | RowError]]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
                 fault = functools.partial(RowError.at, path, number)
-                yield number, _json_cells(fault, line, names, list_separator)
+                yield number, _json_cells(fault, line, names, separators)
             except RowError as error:
                 yield number, error
 
@@ -226,7 +230,7 @@ _Fault = Callable[[str], RowError]
 
 
 def _json_cells(
-    fault: _Fault, line: str, names: Sequence[str], list_separator: str | None
+    fault: _Fault, line: str, names: Sequence[str], separators: Mapping[str, str]
 ) -> tuple[str, ...]:
     try:
         # A number stays as it is written: 1.0 is another label than 1.
@@ -239,8 +243,8 @@ def _json_cells(
     for name in names:
         value = _field(fault, found, name)
         value = json.dumps(value) if isinstance(value, bool) else value
-        if isinstance(value, list) and list_separator is not None:
-            value = _join(fault, name, value, list_separator)
+        if isinstance(value, list) and name in separators:
+            value = _join(fault, name, value, separators[name])
         if not isinstance(value, str):
             kind = "null" if value is None else type(value).__name__
             raise fault(f"field {name!r}: expected text, found {kind}")
