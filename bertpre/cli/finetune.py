@@ -107,10 +107,12 @@ def command(
         )
     names = _COLUMNS[result.labels.kind]
     render.columns(f"{output}", ["", "part", *names.values(), "loss"], list(_rows(result)))
-    rows = [[part, *row] for part, rows in result.class_rows.items() for row in _class_cells(rows)]
-    if rows and len(result.labels.names) <= _MOST_CLASSES_SHOWN:
-        header = ["part", "class", "precision", "recall", "F1", "rows"]
-        render.columns("each class", header, rows)
+    part = list(result.scores)[-1]
+    rows = list(_class_cells(result.class_rows[part]))
+    if 0 < len(rows) <= _MOST_CLASSES_SHOWN:
+        render.columns(
+            f"{part} rows by class", ["class", "precision", "recall", "F1", "rows"], rows
+        )
 
 
 @contextlib.contextmanager
@@ -140,7 +142,8 @@ def _events() -> Iterator[Callable[[Any], None]]:
                 scores = ", ".join(
                     f"{name.replace('_', '-')} {value:.4f}"
                     for name, value in event.dev.items()
-                    if name != "loss"
+                    # Of classes, micro-F1 is the accuracy again.
+                    if name != "loss" and not (name == "micro_f1" and "matthews" in event.dev)
                 )
                 render.err.print(
                     f"epoch {event.epoch}: training loss {event.train_loss:.4f} | "
