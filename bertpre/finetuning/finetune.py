@@ -3,6 +3,7 @@
 The tables are checked before PyTorch is imported, so that a wrong one costs no waiting.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bertpre.artefacts import check_output, fingerprint, fingerprint_file, stage_folder
+from bertpre.artefacts import (
+    check_output,
+    fingerprint,
+    fingerprint_file,
+    read_manifest,
+    stage_folder,
+)
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
+from bertpre.errors import CheckpointError, DataFormatError
 from bertpre.finetuning.baselines import score_baselines
 from bertpre.finetuning.results import (
     Event,
@@ -67,7 +75,7 @@ def finetune(
     """
     config, output = config or Finetune(), Path(output)
     check_output(output, kind="model", overwrite=overwrite)
-    folder = find_checkpoint(checkpoint)
+    folder = _find_start(Path(checkpoint))
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
     from bertpre.finetuning.classifier import default_learning_rate, read_start
@@ -133,6 +141,17 @@ def finetune(
         result = _combine(output, task, tuple(members), baselines)
         writer.finish(result)
     return result
+
+
+def _find_start(checkpoint: Path) -> Path:
+    with contextlib.suppress(DataFormatError):
+        members = read_manifest(checkpoint, "model").get("members")
+        if members:
+            raise CheckpointError(
+                f"{checkpoint}: holds {len(members)} models, of which one can be the start",
+                f"name one, such as {checkpoint / members[0]}",
+            )
+    return find_checkpoint(checkpoint)
 
 
 def _train(

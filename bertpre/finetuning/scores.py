@@ -98,7 +98,7 @@ def score_decided(labels: Labels, decided: npt.NDArray[Any], targets: Targets) -
             "pearson": correlation(found, true),
             "rmse": float(np.sqrt(np.mean((found - true) ** 2))),
         }
-    from sklearn.metrics import f1_score, matthews_corrcoef
+    from sklearn.metrics import f1_score
 
     f1: dict[str, float] = {}
     for average in ("macro", "micro"):
@@ -116,7 +116,7 @@ def score_decided(labels: Labels, decided: npt.NDArray[Any], targets: Targets) -
     return {
         "accuracy": float((decided == targets).mean()),
         **f1,
-        "matthews": float(matthews_corrcoef(targets, decided)),
+        "matthews": matthews(count_confusions(decided, targets, len(labels.names))),
     }
 
 
@@ -177,6 +177,18 @@ def correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64])
     first, second = first - first.mean(), second - second.mean()
     size = float(np.sqrt((first**2).sum() * (second**2).sum()))
     return float((first * second).sum()) / size if size > 0 else 0.0
+
+
+def matthews(confusions: npt.NDArray[np.int64]) -> float:
+    """Give the correlation of true and predicted classes; 0 where one does not vary.
+
+    Source: Gorodkin 2004, "Comparing two K-category assignments by a K-category correlation
+        coefficient"; of two classes it is that of Matthews 1975.
+    """
+    table = confusions.astype(np.float64)
+    true, found, total = table.sum(axis=1), table.sum(axis=0), table.sum()
+    size = float(np.sqrt((total**2 - (found**2).sum()) * (total**2 - (true**2).sum())))
+    return float(total * np.trace(table) - found @ true) / size if size > 0 else 0.0
 
 
 def ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
