@@ -181,8 +181,9 @@ def test_predict_reads_another_column_on_request(run, tmp_path, model):
 def test_predict_reads_standard_input_and_writes_standard_output(tmp_path, model):
     text = 'id,sentence\n1,the cat\n2,"a dog, likes"\n'
 
+    arguments = ["predict", model, "-", "--output", "-", "--format", "csv"]
     ended = subprocess.run(
-        [sys.executable, "-m", "bertpre", "predict", model, "-", "--output", "-", "--format", "csv"],
+        [sys.executable, "-m", "bertpre", *arguments],
         input=text, capture_output=True, text=True, timeout=120, cwd=tmp_path,
     )  # fmt: skip
 
