@@ -202,7 +202,7 @@ def test_folds_make_a_folder_of_models_with_scores_of_all_rows(folds_model, tabl
     assert manifest["members"] == ["fold-1", "fold-2", "fold-3"]
     assert [row[-1] for row in rows] == [str(line) for line in range(2, 74)]
     assert np.mean([row[0] == row[-2] for row in rows]) == pytest.approx(metrics["dev"]["accuracy"])
-    assert metrics["dev"]["accuracy"] > 0.8
+    assert metrics["dev"]["accuracy"] > 0.5  # of four classes
     each = [metrics["members"][name]["test"]["accuracy"] for name in manifest["members"]]
     assert metrics["mean"]["test"]["accuracy"] == pytest.approx(np.mean(each))
     assert metrics["standard_deviation"]["test"]["accuracy"] == pytest.approx(np.std(each, ddof=1))
@@ -334,7 +334,7 @@ def test_texts_that_are_trained_on_too_and_rows_left_out_are_shown(
 
     assert shown[0]["dev rows"] == "3, 1 left out"
     assert shown[0]["dev texts that are trained on too"] == "2 of 3"
-    assert shown[0]["task"] == "classification: 3 classes (each cell the name of one class)"
+    assert shown[0]["task"] == "classification: 4 classes (each cell the name of one class)"
 
 
 def test_pairs_with_an_empty_side_are_warned_of(tmp_path, tiny_checkpoint, recipe, caplog):
