@@ -78,13 +78,20 @@ def finetune(
     folder = _find_start(Path(checkpoint))
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
-    from bertpre.finetuning.classifier import default_learning_rate, read_start
+    from bertpre.finetuning.classifier import (
+        default_learning_rate,
+        pick_training_precision,
+        read_start,
+    )
     from bertpre.finetuning.loop import default_num_epochs
     from bertpre.finetuning.model_folder import ModelWriter
-    from bertpre.training.devices import pick_device, pick_precision
+    from bertpre.training.devices import pick_device
+    from bertpre.training.memory import keep_freed_memory
 
     device = pick_device(config.device)
-    precision = pick_precision(config.precision, device)
+    precision = pick_training_precision(config.precision, device)
+    if device.type == "cpu":
+        keep_freed_memory()
     start = read_start(folder, config=config)
     num_rows = len(task.members[0].train_rows)
     config = dataclasses.replace(

@@ -96,8 +96,11 @@ def predict(
     # From here on with PyTorch.
     from bertpre.finetuning.inference import Classifier
     from bertpre.training.devices import pick_device, pick_precision
+    from bertpre.training.memory import keep_freed_memory
 
     device = pick_device(config.device)
+    if device.type == "cpu":
+        keep_freed_memory()
     precision = pick_precision(config.precision, device)
     classifiers = [
         Classifier.load(part, device=device, precision=precision)

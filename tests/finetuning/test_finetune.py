@@ -19,7 +19,11 @@ from bertpre.errors import (
     TokenizerError,
     TrainingError,
 )
-from bertpre.finetuning.classifier import default_learning_rate, read_start
+from bertpre.finetuning.classifier import (
+    default_learning_rate,
+    pick_training_precision,
+    read_start,
+)
 from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
 from bertpre.finetuning.results import MemberStart, Progress
@@ -326,6 +330,13 @@ def test_a_damaged_checkpoint_is_an_error(tmp_path, tiny_checkpoint):
 )
 def test_the_learning_rate_follows_the_width(hidden_size, rate):
     assert default_learning_rate(hidden_size) == pytest.approx(rate)
+
+
+def test_fp16_is_for_pretraining_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
+
+    assert pick_training_precision("auto", torch.device("cuda")) == "fp32"
+    assert pick_training_precision("bf16", torch.device("cuda")) == "bf16"
 
 
 @pytest.mark.parametrize(
