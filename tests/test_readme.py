@@ -51,7 +51,7 @@ def run_block(block: str, extra: dict[str, str]) -> str:
 
 
 def test_the_commands_of_the_readme_run(workplace: Path) -> None:
-    (block,) = blocks("bash")
+    block = "\n".join(blocks("bash"))
 
     output = run_block(block, {"pretrain": "--max-steps 3", "finetune": "--num-epochs 1"})
 

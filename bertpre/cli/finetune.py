@@ -7,12 +7,60 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, takes_options
 from bertpre.config.load import load_config
 
+_FLAGS: dict[str, type] = {
+    "task": str,
+    "text_column": str,
+    "pair_column": str,
+    "label_column": str,
+    "label_separator": str,
+    "format": str,
+    "header": bool,
+    "quoting": str,
+    "encoding": str,
+    "on_bad_bytes": str,
+    "on_bad_rows": str,
+    "dev_fraction": float,
+    "folds": int,
+    "seeds": int,
+    "num_epochs": int,
+    "learning_rate": float,
+    "batch_size": int,
+    "warmup_ratio": float,
+    "weight_decay": float,
+    "max_grad_norm": float,
+    "max_seq_length": int,
+    "long_texts": str,
+    "window_overlap": float,
+    "pooling": str,
+    "layer_decay": float,
+    "hidden_dropout_prob": float,
+    "label_smoothing": float,
+    "class_weights": str,
+    "focal_gamma": float,
+    "adversarial_epsilon": float,
+    "ema_decay": float,
+    "metric": str,
+    "early_stopping": int,
+    "baseline": bool,
+    "from_scratch": bool,
+    "device": str,
+    "precision": str,
+}
 _BASELINES = {"majority": "always the commonest", "tfidf_linear": "TF-IDF + linear"}
+_MEAN_BASELINE = "always the mean"
+# Of each kind of label, the scores that the table has room for.
+_COLUMNS = {
+    "classification": {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"},
+    "multi-label": {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "accuracy": "all right"},
+    "regression": {"spearman": "Spearman", "pearson": "Pearson", "rmse": "RMSE"},
+}
+_MOST_CLASSES_SHOWN = 30
 
 
+@takes_options({f"finetune.{name}": kind for name, kind in _FLAGS.items()}, argument="flags")
 def command(
     checkpoint: Annotated[
         Path,
@@ -24,6 +72,7 @@ def command(
         Path, typer.Option("--train", help="Table of texts and labels to learn from.")
     ],
     output: Annotated[Path, typer.Option("--output", help="Model folder to make.")],
+    flags: dict[str, Any],
     dev: Annotated[
         Path | None,
         typer.Option(
@@ -33,26 +82,6 @@ def command(
     test: Annotated[
         Path | None, typer.Option("--test", help="Table that is only scored, at the end.")
     ] = None,
-    text_column: Annotated[str | None, option("finetune.text_column", "--text-column")] = None,
-    label_column: Annotated[str | None, option("finetune.label_column", "--label-column")] = None,
-    table_format: Annotated[str | None, option("finetune.format", "--format")] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
-    ] = False,
-    num_epochs: Annotated[int | None, option("finetune.num_epochs", "--num-epochs")] = None,
-    learning_rate: Annotated[
-        float | None, option("finetune.learning_rate", "--learning-rate")
-    ] = None,
-    batch_size: Annotated[int | None, option("finetune.batch_size", "--batch-size")] = None,
-    max_seq_length: Annotated[
-        int | None, option("finetune.max_seq_length", "--max-seq-length")
-    ] = None,
-    pooling: Annotated[str | None, option("finetune.pooling", "--pooling")] = None,
-    from_scratch: Annotated[
-        bool | None, option("finetune.from_scratch", "--from-scratch/--no-from-scratch")
-    ] = None,
-    device: Annotated[str | None, option("finetune.device", "--device")] = None,
-    precision: Annotated[str | None, option("finetune.precision", "--precision")] = None,
     config_file: ConfigFile = None,
     sets: Sets = None,
     seed: Seed = None,
@@ -62,25 +91,7 @@ def command(
 
     Example: bertpre finetune run --train train.tsv --dev dev.tsv --test test.tsv --output model
     """
-    config = load_config(
-        config_file,
-        sets=sets or [],
-        flags={
-            "seed": seed,
-            "finetune.text_column": number_or_name(text_column),
-            "finetune.label_column": number_or_name(label_column),
-            "finetune.format": table_format,
-            "finetune.header": False if no_header else None,
-            "finetune.num_epochs": num_epochs,
-            "finetune.learning_rate": learning_rate,
-            "finetune.batch_size": batch_size,
-            "finetune.max_seq_length": max_seq_length,
-            "finetune.pooling": pooling,
-            "finetune.from_scratch": from_scratch,
-            "finetune.device": device,
-            "finetune.precision": precision,
-        },
-    )
+    config = load_config(config_file, sets=sets or [], flags={"seed": seed, **flags})
     from bertpre.cli import render
     from bertpre.finetuning.finetune import finetune
 
@@ -97,13 +108,20 @@ def command(
             overwrite=overwrite,
             on_event=show,
         )
-    render.columns(f"{output}", ["", "part", "accuracy", "macro-F1", "loss"], list(_rows(result)))
+    names = _COLUMNS[result.labels.kind]
+    render.columns(f"{output}", ["", "part", *names.values(), "loss"], list(_rows(result)))
+    part = list(result.scores)[-1]
+    rows = list(_class_cells(result.class_rows[part]))
+    if 0 < len(rows) <= _MOST_CLASSES_SHOWN:
+        render.columns(
+            f"{part} rows by class", ["class", "precision", "recall", "F1", "rows"], rows
+        )
 
 
 @contextlib.contextmanager
 def _events() -> Iterator[Callable[[Any], None]]:
     from bertpre.cli import render
-    from bertpre.finetuning.finetune import Progress
+    from bertpre.finetuning.results import MemberStart, Progress
 
     with contextlib.ExitStack() as bar:
         stage, on_progress = "", None
@@ -119,22 +137,45 @@ def _events() -> Iterator[Callable[[Any], None]]:
                     stage = event.stage
                     on_progress = bar.enter_context(render.progress(event.stage, event.unit))
                 on_progress(event.done, event.total)
+            elif isinstance(event, MemberStart):
+                bar.close()
+                on_progress = None
+                render.err.print(f"{event.name}: training {event.number} of {event.total}")
             else:
+                scores = ", ".join(
+                    f"{name.replace('_', '-')} {value:.4f}"
+                    for name, value in event.dev.items()
+                    # Of classes, micro-F1 is the accuracy again.
+                    if name != "loss" and not (name == "micro_f1" and "matthews" in event.dev)
+                )
                 render.err.print(
                     f"epoch {event.epoch}: training loss {event.train_loss:.4f} | "
-                    f"dev loss {event.dev.loss:.4f}, accuracy {event.dev.accuracy:.4f}, "
-                    f"macro-F1 {event.dev.macro_f1:.4f}"
+                    f"dev loss {event.dev['loss']:.4f}, {scores}"
                 )
 
         yield show
 
 
 def _rows(result: Any) -> Iterator[list[str]]:
-    for part, scores in (("dev", result.dev), ("test", result.test)):
-        if scores is None:
-            continue
-        shown = f"{scores.accuracy:.4f}", f"{scores.macro_f1:.4f}", f"{scores.loss:.4f}"
-        yield [f"best epoch ({result.best_epoch})", part, *shown]
+    kind = result.labels.kind
+    names = [*_COLUMNS[kind], "loss"]
+    many = len(result.members) > 1
+    for part, scores in result.scores.items():
+        what = f"best epoch ({result.members[0].best_epoch})"
+        if many:
+            what = f"mean prediction of {len(result.members)}"
+        yield [what, part, *(f"{scores[name]:.4f}" for name in names)]
+        if many:
+            spread = result.spread()[part]
+            shown = (f"{spread[name][0]:.4f} ±{spread[name][1]:.4f}" for name in names)
+            yield ["each alone, mean ±sd", part, *shown]
         for name, found in result.baselines.items():
-            accuracy, macro_f1 = found[part]
-            yield [_BASELINES[name], part, f"{accuracy:.4f}", f"{macro_f1:.4f}", ""]
+            is_mean = name == "majority" and kind == "regression"
+            values = (f"{found[part][score]:.4f}" for score in _COLUMNS[kind])
+            yield [_MEAN_BASELINE if is_mean else _BASELINES[name], part, *values, ""]
+
+
+def _class_cells(rows: Any) -> Iterator[list[str]]:
+    for row in rows:
+        shares = (f"{value:.4f}" for value in (row.precision, row.recall, row.f1))
+        yield [row.name, *shares, f"{row.rows:,}"]

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,35 +44,51 @@ _TEXT_OPTIONS: dict[str, type] = {
 
 
 def takes_text_options(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the flags that say how text is read to a command.
-
-    The command gets them as one argument, ``text_flags``: dotted option name to value, None where
-    the flag was not given.
+    """Add the flags that say how text is read to a command, as the argument ``text_flags``.
 
     Args:
         section: the part of the schema that the command reads.
     """
+    kinds = {f"{section}.text.{name}": kind for name, kind in _TEXT_OPTIONS.items()}
+    return takes_options(kinds, argument="text_flags")
+
+
+def takes_options(
+    kinds: Mapping[str, type], *, argument: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add flags for options of the schema to a command.
+
+    The command gets them as one argument: dotted option name to value, None where the flag was not
+    given.
+
+    Args:
+        kinds: dotted name in the schema, and type; the flag has the last part of the name, with
+            dashes.
+        argument: the command's name for them.
+    """
+    names = {dotted: dotted.rpartition(".")[2] for dotted in kinds}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_flags(**values: Any) -> None:
-            flags = {name: values.pop(name) for name in _TEXT_OPTIONS}
-            for name in ("text_column", "pair_column"):
-                flags[name] = number_or_name(flags[name])
-            flags["header"] = False if flags["header"] else None
-            text_flags = {f"{section}.text.{name}": value for name, value in flags.items()}
-            command(**values, text_flags=text_flags)
+            flags: dict[str, Any] = {}
+            for dotted, name in names.items():
+                value = values.pop(name)
+                if name == "header":
+                    value = False if value else None
+                flags[dotted] = number_or_name(value) if name.endswith("_column") else value
+            command(**values, **{argument: flags})
 
         signature = inspect.signature(command, eval_str=True)
-        own = [value for name, value in signature.parameters.items() if name != "text_flags"]
+        own = [value for name, value in signature.parameters.items() if name != argument]
         shared = [
             inspect.Parameter(
-                name,
+                names[dotted],
                 inspect.Parameter.KEYWORD_ONLY,
-                default=False if name == "header" else None,
-                annotation=_text_annotation(f"{section}.text.{name}", name, kind),
+                default=False if names[dotted] == "header" else None,
+                annotation=_flag(dotted, names[dotted], kind),
             )
-            for name, kind in _TEXT_OPTIONS.items()
+            for dotted, kind in kinds.items()
         ]
         # Typer learns a command's flags from its signature and annotations.
         parameters = [
@@ -85,13 +101,16 @@ def takes_text_options(section: str) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-def _text_annotation(dotted: str, name: str, kind: type) -> Any:
+def _flag(dotted: str, name: str, kind: type) -> Any:
+    flag = f"--{name.replace('_', '-')}"
     if name == "header":
         return Annotated[
             bool,
             typer.Option("--no-header", help="Tables start with a row, not with column names."),
         ]
-    return Annotated[kind | None, option(dotted, f"--{name.replace('_', '-')}")]
+    if kind is bool:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    return Annotated[kind | None, option(dotted, flag)]
 
 
 Inputs = Annotated[

@@ -1,28 +1,90 @@
 """The options of fine-tuning and prediction."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from bertpre.config.fields import Bool, Float, Int, option, section
+
+
+def _check_separator(value: str) -> str:
+    if not value.strip() or len(value) > 4 or any(char in value for char in "\t\r\n"):
+        raise ValueError("expected one to four characters, and no white space alone")
+    return value
 
 
 @section
 class Finetune:
     """Checkpoint and labelled table to classifier."""
 
-    format: Literal["auto", "jsonl", "csv", "tsv"] = option(
+    format: Literal["auto", "jsonl", "csv", "tsv", "parquet"] = option(
         "auto", "Form of the tables; auto goes by the file name, before .gz."
     )
     text_column: str | Int = option("text", "Column with the text: name, or number from 1.")
+    pair_column: str | Int | None = option(
+        None, "Second column with text, for tasks on pairs: each row is read as [CLS] a [SEP] b."
+    )
     label_column: str | Int = option("label", "Column with the label: name, or number from 1.")
+    task: Literal["auto", "classification", "multi-label", "regression"] = option(
+        "auto",
+        "What a label is. classification: the name of one class. multi-label: any number of names. "
+        "regression: a number. auto: found from the labels, and said.",
+    )
+    label_separator: Annotated[str, AfterValidator(_check_separator)] = option(
+        ",", "What stands between the names in a multi-label cell."
+    )
     header: Bool = option(True, "Whether csv and tsv tables start with a line of column names.")
+    quoting: Literal["auto", "none", "csv"] = option(
+        "auto",
+        "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
+        "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
+    )
+    encoding: str = option("utf-8", "Encoding of the tables, by any name that Python knows.")
+    on_bad_bytes: Literal["error", "replace", "skip"] = option(
+        "error", "What bytes that are not of the encoding do: stop, become U+FFFD, or vanish."
+    )
+    on_bad_rows: Literal["error", "skip"] = option(
+        "error",
+        "What rows without a text or a usable label, or of too few or too many cells, do. "
+        "error: stop, naming them all. skip: leave them out, and say so.",
+    )
     dev_fraction: Float = option(
         0.1, "Share of the training rows kept for choosing the epoch, without --dev.", gt=0, lt=1
+    )
+    folds: Int | None = option(
+        None,
+        "Train this many models, each on all training rows but a part that scores it; "
+        "predictions are their mean.",
+        ge=2,
+        le=100,
+    )
+    seeds: Int = option(
+        1,
+        "Train this many models from --seed on, and report the mean and the spread; "
+        "predictions are their mean.",
+        ge=1,
+        le=100,
     )
     max_seq_length: Int | None = option(
         None, "Most tokens of a text; default: the longest that pretraining saw.", ge=3
     )
+    long_texts: Literal["head", "tail", "head-tail", "windows"] = option(
+        "head",
+        "What is read of a longer text: its start, its end, a quarter from the start and the rest "
+        "from the end, or overlapping windows, one drawn each epoch, all averaged in prediction.",
+    )
+    window_overlap: Float = option(
+        0.25, "Share of a window that the next one repeats, with --long-texts windows.", ge=0, lt=1
+    )
     learning_rate: Float | None = option(
         None, "Peak rate; default: by width, 3e-5 at 768, about 1e-3 at 128.", gt=0
+    )
+    layer_decay: Float = option(
+        1.0,
+        "Factor on the rate from each layer to the one below it; 1: all alike. "
+        "Below 1 keeps more of what pretraining taught the lower layers.",
+        gt=0,
+        le=1,
     )
     num_epochs: Int | None = option(
         None, "Passes over the rows; default: 3, or as many as make 300 updates.", ge=1
@@ -34,11 +96,48 @@ class Finetune:
     hidden_dropout_prob: Float = option(
         0.1, "Dropout while fine-tuning, whatever pretraining used.", ge=0, lt=1
     )
+    label_smoothing: Float = option(
+        0.0, "Share of each target that is spread over all classes.", ge=0, lt=1
+    )
+    class_weights: Literal["none", "balanced"] = option(
+        "none", "balanced: rows weigh inversely to how common their class is."
+    )
+    focal_gamma: Float = option(
+        0.0, "Focal loss: how much less rows weigh that are right already; 0: none; 2 is usual.",
+        ge=0,
+    )  # fmt: skip
+    adversarial_epsilon: Float = option(
+        0.0,
+        "Train on word embeddings moved this far against the model too (FGM); 0: not; "
+        "about 1 is usual; doubles the time.",
+        ge=0,
+    )
+    ema_decay: Float = option(
+        0.0,
+        "Score and keep a running average of the weights with this decay, such as 0.99; 0: not.",
+        ge=0,
+        lt=1,
+    )
+    metric: Literal[
+        "auto", "accuracy", "macro_f1", "micro_f1", "matthews", "spearman", "pearson", "loss"
+    ] = option(
+        "auto",
+        "Dev score that chooses the epoch. auto: accuracy, for multi-label micro_f1, for "
+        "regression spearman.",
+    )
+    early_stopping: Int | None = option(
+        None, "Stop after this many epochs without a better dev score; default: never.", ge=1
+    )
     pooling: Literal["auto", "cls", "mean"] = option(
         "auto", "What the head sees: the CLS pooler or the mean; auto: cls if NSP trained it."
     )
     from_scratch: Bool = option(
         False, "Start from random weights of the same shape, to see what pretraining gives."
     )
+    baseline: Bool | None = option(
+        None, "Score TF-IDF with a linear model beside the network; default: up to 50,000 rows."
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to train.")
-    precision: Literal["auto", "fp32", "bf16"] = option("auto", "As in pretrain.")
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "auto: bf16 where the hardware has it, else fp32."
+    )

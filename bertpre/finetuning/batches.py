@@ -1,17 +1,24 @@
-"""Texts as token ids, and flat batches of them."""
+"""Texts and pairs as token ids, what of long ones is read, and flat batches of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from bertpre.finetuning.tasks import LabelledTable
+from bertpre.data.random64 import below, hash64
+from bertpre.finetuning.labelled import LabelledTable
+from bertpre.finetuning.labels import Labels
 from bertpre.model.flat import FlatTokens
 from bertpre.text.tokenizer import Tokenizer
 
+LongTexts = Literal["head", "tail", "head-tail", "windows"]
+
 _PROGRESS_ROWS = 500
+
+Ids = npt.NDArray[np.int64]
 
 
 def flat_batch(rows: Sequence[npt.NDArray[np.int32]], device: torch.device) -> FlatTokens:
@@ -21,48 +28,84 @@ def flat_batch(rows: Sequence[npt.NDArray[np.int32]], device: torch.device) -> F
         rows: the ids of each sequence, none empty.
         device: where the batch goes.
     """
-    lengths = np.array([len(row) for row in rows], dtype=np.int32)
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    positions = np.arange(starts[-1], dtype=np.int64) - np.repeat(starts[:-1], lengths)
-    ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return _flat_tokens(np.concatenate(rows), lengths, None, device)
+
+
+def _flat_tokens(
+    ids: npt.NDArray[np.int32],
+    lengths: npt.NDArray[np.int64],
+    second_starts: npt.NDArray[np.int64] | None,
+    device: torch.device,
+) -> FlatTokens:
+    ends = np.cumsum(lengths)
+    positions = np.arange(len(ids), dtype=np.int64) - np.repeat(ends - lengths, lengths)
+    if second_starts is None:
+        segments = np.zeros(len(ids), dtype=np.int64)
+    else:
+        segments = (positions >= np.repeat(second_starts, lengths)).astype(np.int64)
     return FlatTokens(
-        input_ids=ids.to(device),
-        token_type_ids=torch.zeros(len(ids), dtype=torch.int64, device=device),
+        input_ids=torch.from_numpy(ids.astype(np.int64)).to(device),
+        token_type_ids=torch.from_numpy(segments).to(device),
         position_ids=torch.from_numpy(positions).to(device),
-        cu_seqlens=torch.from_numpy(starts).to(device),
+        cu_seqlens=torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)).to(device),
         max_length=int(lengths.max()),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncodedTexts:
-    """Texts as ``[CLS] text [SEP]``, one after another.
+    """Rows as sequences ``[CLS] text [SEP]`` or ``[CLS] a [SEP] b [SEP]``, one after another.
+
+    A row is one sequence, or several if its text is read in windows.
 
     Args:
         input_ids: (N,) int32.
-        starts: (rows + 1,) int64: where each row starts, and N.
-        num_truncated: rows that lost tokens at their end.
-        num_empty: rows of which nothing is left between [CLS] and [SEP].
+        starts: (sequences + 1,) int64: where each sequence starts, and N.
+        second_starts: (sequences,) int64: how many tokens of each are of segment 0.
+        first_of_row: (rows + 1,) int64: the first sequence of each row, and their number.
+        num_truncated: rows of which tokens are not read.
+        num_empty: rows of which nothing is left but [CLS] and [SEP].
     """
 
     input_ids: npt.NDArray[np.int32]
-    starts: npt.NDArray[np.int64]
+    starts: Ids
+    second_starts: Ids
+    first_of_row: Ids
     num_truncated: int
     num_empty: int
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self.first_of_row) - 1
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each row, (rows,) int64."""
+    def lengths(self) -> Ids:
+        """Tokens of each sequence, (sequences,) int64."""
         return np.diff(self.starts)
 
-    def batch(self, rows: npt.NDArray[np.int64], device: torch.device) -> FlatTokens:
-        """Put rows together, in the order asked for."""
-        return flat_batch(
-            [self.input_ids[self.starts[row] : self.starts[row + 1]] for row in rows], device
-        )
+    @property
+    def num_windowed(self) -> int:
+        """Rows that are several sequences."""
+        return int((np.diff(self.first_of_row) > 1).sum())
+
+    def sequences(self, rows: Ids) -> tuple[Ids, Ids]:
+        """Give all sequences of some rows, and where in this list those of each row start."""
+        counts = self.first_of_row[rows + 1] - self.first_of_row[rows]
+        firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        numbers = np.arange(counts.sum()) - np.repeat(firsts, counts)
+        return np.repeat(self.first_of_row[rows], counts) + numbers, firsts
+
+    def draw(self, rows: Ids, key: int) -> Ids:
+        """Draw one sequence of each row; the same for the same key."""
+        counts = self.first_of_row[rows + 1] - self.first_of_row[rows]
+        return self.first_of_row[rows] + below(hash64(key, rows), counts)
+
+    def batch(self, sequences: Ids, device: torch.device) -> FlatTokens:
+        """Put sequences together, in the order asked for."""
+        lengths = self.starts[sequences + 1] - self.starts[sequences]
+        shifts = self.starts[sequences] - (np.cumsum(lengths) - lengths)
+        places = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+        return _flat_tokens(self.input_ids[places], lengths, self.second_starts[sequences], device)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +114,11 @@ class EncodedTable:
 
     Args:
         texts: their tokens.
-        targets: their classes, (rows,) int64.
+        targets: see `bertpre.finetuning.labels.Labels.targets`.
     """
 
     texts: EncodedTexts
-    targets: npt.NDArray[np.int64]
+    targets: npt.NDArray[np.int64] | npt.NDArray[np.float32]
 
     def counts(self) -> dict[str, int]:
         """Say how many rows and tokens there are, and of how many rows tokens are missing."""
@@ -83,61 +126,127 @@ class EncodedTable:
             "rows": len(self.texts),
             "tokens": len(self.texts.input_ids),
             "truncated_rows": self.texts.num_truncated,
+            "windowed_rows": self.texts.num_windowed,
             "empty_rows": self.texts.num_empty,
         }
 
 
-def encode_table(
-    tokenizer: Tokenizer,
-    table: LabelledTable,
-    classes: Sequence[str],
-    *,
-    max_seq_length: int,
-    on_rows: Callable[[int], None],
-) -> EncodedTable:
-    """Tokenise the rows of a table; see `encode_texts`."""
-    texts = encode_texts(tokenizer, table.texts, max_seq_length=max_seq_length, on_rows=on_rows)
-    return EncodedTable(texts=texts, targets=table.targets(classes))
-
-
-def encode_texts(
-    tokenizer: Tokenizer,
-    texts: Iterable[str],
-    *,
-    max_seq_length: int,
-    on_rows: Callable[[int], None] | None = None,
-) -> EncodedTexts:
-    """Tokenise texts, cut at the end to fit.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoder:
+    """How rows become sequences of at most so many tokens.
 
     Args:
         tokenizer: the checkpoint's.
-        texts: read once.
-        max_seq_length: most tokens of a row, [CLS] and [SEP] included.
-        on_rows: called now and then with the rows done.
+        max_seq_length: most tokens of a sequence, [CLS] and [SEP] included.
+        long_texts: what is read of a longer text.
+        window_overlap: share of a window that the next one repeats, in [0, 1).
     """
-    most = max_seq_length - 2
-    pieces: list[npt.NDArray[np.int32]] = []
-    num_truncated = num_empty = 0
-    for done, text in enumerate(texts, start=1):
-        ids = tokenizer.encode(text).ids
-        num_truncated += len(ids) > most
-        num_empty += len(ids) == 0
-        row = np.concatenate([[tokenizer.cls_id], ids[:most], [tokenizer.sep_id]])
-        pieces.append(row.astype(np.int32))
-        if on_rows is not None and done % _PROGRESS_ROWS == 0:
-            on_rows(done)
-    lengths = [len(piece) for piece in pieces]
-    return EncodedTexts(
-        input_ids=np.concatenate(pieces),
-        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        num_truncated=num_truncated,
-        num_empty=num_empty,
-    )
+
+    tokenizer: Tokenizer
+    max_seq_length: int
+    long_texts: LongTexts = "head"
+    window_overlap: float = 0.25
+
+    @property
+    def identity(self) -> tuple[str, int, str, float]:
+        """Encoders in which it is equal give equal tokens."""
+        return (
+            self.tokenizer.fingerprint,
+            self.max_seq_length,
+            self.long_texts,
+            self.window_overlap,
+        )
+
+    def table(
+        self, table: LabelledTable, labels: Labels, *, on_rows: Callable[[int], None]
+    ) -> EncodedTable:
+        """Encode a labelled table; ``on_rows`` is told now and then how many rows are done."""
+        texts = self.texts(table.texts, table.pairs, on_rows=on_rows)
+        return EncodedTable(texts=texts, targets=labels.targets(table.labels))
+
+    def texts(
+        self,
+        texts: Iterable[str],
+        pairs: Iterable[str] | None = None,
+        *,
+        on_rows: Callable[[int], None] = lambda rows: None,
+    ) -> EncodedTexts:
+        """Encode texts, or texts with their second texts, each read once."""
+        cls, sep = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
+        pieces: list[Ids] = []
+        second_starts: list[int] = []
+        first_of_row = [0]
+        num_truncated = num_empty = 0
+        rows = ((text, None) for text in texts) if pairs is None else zip(texts, pairs, strict=True)
+        for done, (text, pair) in enumerate(rows, start=1):
+            ids = self.tokenizer.encode(text).ids
+            other = None if pair is None else self.tokenizer.encode(pair).ids
+            num_empty += len(ids) == 0 and (other is None or len(other) == 0)
+            if other is not None:
+                room, other_room = share_room(len(ids), len(other), self.max_seq_length - 3)
+                num_truncated += len(ids) > room or len(other) > other_room
+                parts = [self._cut(ids, room)]
+                tail = [self._cut(other, other_room), sep]
+            else:
+                room, tail = self.max_seq_length - 2, []
+                if self.long_texts == "windows":
+                    parts = cut_windows(ids, room, self.window_overlap)
+                else:
+                    num_truncated += len(ids) > room
+                    parts = [self._cut(ids, room)]
+            for part in parts:
+                pieces.append(np.concatenate([cls, part, sep, *tail]))
+                second_starts.append(len(part) + 2)
+            first_of_row.append(len(pieces))
+            if done % _PROGRESS_ROWS == 0:
+                on_rows(done)
+        lengths = [len(piece) for piece in pieces]
+        return EncodedTexts(
+            input_ids=np.concatenate(pieces).astype(np.int32),
+            starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            second_starts=np.array(second_starts, dtype=np.int64),
+            first_of_row=np.array(first_of_row, dtype=np.int64),
+            num_truncated=num_truncated,
+            num_empty=num_empty,
+        )
+
+    def _cut(self, ids: Ids, room: int) -> Ids:
+        if len(ids) <= room:
+            return ids
+        # Source: Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", section 5.3.1:
+        # 128 tokens of the head and 382 of the tail did best.
+        head = {"tail": 0, "head-tail": room // 4}.get(self.long_texts, room)
+        return np.concatenate([ids[:head], ids[len(ids) - (room - head) :]])
 
 
-def batches_by_length(
-    lengths: npt.NDArray[np.int64], *, most_tokens: int
-) -> Iterator[npt.NDArray[np.int64]]:
+def share_room(first: int, second: int, room: int) -> tuple[int, int]:
+    """Say how many tokens of each side of a pair are read: the longer one is cut first.
+
+    Source: the tokenizers library, truncation "longest_first".
+    """
+    if first + second <= room:
+        return first, second
+    shorter = min(first, second, room // 2)
+    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
+
+
+def cut_windows(ids: Ids, room: int, overlap: float) -> list[Ids]:
+    """Cut a text to windows that cover it, evenly apart, each of ``room`` tokens.
+
+    Args:
+        ids: (T,); a text that fits is its own only window.
+        room: tokens of a window, ≥ 1.
+        overlap: least share of a window that the next one repeats, in [0, 1).
+    """
+    rest = len(ids) - room
+    if rest <= 0:
+        return [ids]
+    stride = max(1, int(room * (1 - overlap)))
+    num_steps = -(-rest // stride)
+    return [ids[rest * step // num_steps :][:room] for step in range(num_steps + 1)]
+
+
+def batches_by_length(lengths: Ids, *, most_tokens: int) -> Iterator[Ids]:
     """Yield row numbers in groups of like length, longest first, so memory peaks at the start.
 
     Args:

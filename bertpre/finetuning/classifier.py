@@ -1,13 +1,12 @@
-"""From a checkpoint to a classifier to be trained, from a model folder to a trained one."""
+"""From a checkpoint to classifiers to be trained."""
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from bertpre.artefacts import (
@@ -17,63 +16,103 @@ from bertpre.artefacts import (
     fingerprint_file,
     read_manifest,
 )
+from bertpre.config import schema
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError
-from bertpre.finetuning.batches import EncodedTexts, batches_by_length
+from bertpre.finetuning.batches import Encoder
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.devices import Precision, autocast
+from bertpre.training.devices import Precision, PrecisionName, pick_precision
 
 log = logging.getLogger(__name__)
 
 Pooling = Literal["cls", "mean"]
 
-_MOST_TOKENS = 16_384  # in one forward pass without gradients
 # Of what does not come from a checkpoint, whatever pretraining started from: the larger weights
 # that help a narrow model there make one that starts from scratch on few rows worse.
 _FRESH_STD = 0.02
+_SHORTEST_PAIR = 5
 _PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """A classifier before training, and what its checkpoint said.
+    """What a checkpoint gives to the classifiers that start from it.
 
     Args:
-        model: on the CPU.
-        tokenizer: the checkpoint's.
-        max_seq_length: most tokens of a row, [CLS] and [SEP] included.
+        source: the folder.
+        shape: of the encoder, with the dropout of fine-tuning.
+        vocab_size: rows of the word embedding.
+        weights: by the names in the folder, without what is not used; none from scratch.
+        unused: names of weights that are left out because they are of another task, or untrained.
+        encoder: how texts become tokens.
         pooling: what the head sees.
         fingerprint: of the checkpoint's files.
     """
 
-    model: BertForSequenceClassification
-    tokenizer: Tokenizer
-    max_seq_length: int
+    source: Path
+    shape: schema.Model
+    vocab_size: int
+    weights: Mapping[str, torch.Tensor]
+    unused: tuple[str, ...]
+    encoder: Encoder
     pooling: Pooling
     fingerprint: str
 
-    @property
-    def hidden_size(self) -> int:
-        """Width of the encoder."""
-        return self.model.bert.config.hidden_size
+    def build(
+        self, *, num_outputs: int, seed: int, is_told: bool = True
+    ) -> BertForSequenceClassification:
+        """Build a classifier, on the CPU.
+
+        Args:
+            num_outputs: of the new head.
+            seed: decides the weights that do not come from the checkpoint.
+            is_told: whether to log which weights these are.
+
+        Raises:
+            CheckpointError: the weights do not fit the shape.
+        """
+        model = BertForSequenceClassification(
+            self.shape,
+            vocab_size=self.vocab_size,
+            num_labels=num_outputs,
+            pooling=self.pooling,
+        )
+        initialize(model, _FRESH_STD, torch.Generator().manual_seed(derive(seed, "init")))
+        level = logging.INFO if is_told else logging.DEBUG
+        if not self.weights:
+            log.log(
+                level,
+                "%s: only the shape and the vocabulary are used; all weights are random",
+                self.source,
+            )
+            return model
+        report = load_hugging_face(model, self.weights, source=self.source)
+        log.log(
+            level,
+            "%s: %d weights loaded; new, random: %s; not used: %s",
+            self.source,
+            len(report.loaded),
+            ", ".join(report.new) or "none",
+            ", ".join([*self.unused, *report.unused]) or "none",
+        )
+        return model
 
 
-def start_classifier(folder: Path, *, num_classes: int, config: Finetune, seed: int) -> Start:
-    """Build a classifier on the encoder of a checkpoint.
+def read_start(folder: Path, *, config: Finetune) -> Start:
+    """Read what classifiers start from.
 
     Args:
         folder: a checkpoint, a fine-tuned model (its head is dropped), or a Hugging Face BERT.
-        num_classes: outputs of the new head.
-        config: pooling, length, dropout, and whether to keep the shape alone.
-        seed: decides the weights that do not come from the checkpoint.
+        config: pooling, lengths, dropout, and whether to keep the shape alone.
 
     Raises:
         CheckpointError: the folder's weights, shape and vocabulary do not fit each other.
-        ConfigError: a longer sequence is asked for than the encoder has positions.
+        ConfigError: a longer sequence is asked for than the encoder has positions, or one too
+            short for a pair.
     """
     facts = read_facts(folder)
     shape = read_model_config(folder)
@@ -81,36 +120,32 @@ def start_classifier(folder: Path, *, num_classes: int, config: Finetune, seed: 
     check_vocabulary(folder, tokenizer, shape.vocab_size)
     weights = {} if config.from_scratch else read_weights(folder)
     # Another task's head has other classes, or the same in another order.
-    old_head = [name for name in weights if name.startswith("classifier.")]
-    weights = {name: value for name, value in weights.items() if name not in old_head}
+    unused = [name for name in weights if name.startswith("classifier.")]
     pooling = _pick_pooling(config, facts, weights)
-    model = BertForSequenceClassification(
-        dataclasses.replace(
+    pooler = [name for name in weights if name.removeprefix("bert.").startswith("pooler.")]
+    if pooling == "cls" and not config.from_scratch and not _has_trained_pooler(weights):
+        log.warning(
+            "%s: pretraining did not train the pooler, so it starts from random weights; "
+            "--pooling mean may do better",
+            folder,
+        )
+        unused += pooler
+    return Start(
+        source=folder,
+        shape=dataclasses.replace(
             cast(Any, shape.config),
             hidden_dropout_prob=config.hidden_dropout_prob,
             attention_probs_dropout_prob=config.hidden_dropout_prob,
         ),
         vocab_size=shape.vocab_size,
-        num_labels=num_classes,
-        pooling=pooling,
-    )
-    generator = torch.Generator().manual_seed(derive(seed, "init"))
-    initialize(model, _FRESH_STD, generator)
-    if config.from_scratch:
-        log.info("%s: only the shape and the vocabulary are used; all weights are random", folder)
-    else:
-        report = load_hugging_face(model, weights, source=folder)
-        log.info(
-            "%s: %d weights loaded; new, random: %s; not used: %s",
-            folder,
-            len(report.loaded),
-            ", ".join(report.new) or "none",
-            ", ".join([*old_head, *report.unused]) or "none",
-        )
-    return Start(
-        model=model,
-        tokenizer=tokenizer,
-        max_seq_length=_pick_length(config, facts, shape.config.max_position_embeddings),
+        weights={name: value for name, value in weights.items() if name not in unused},
+        unused=tuple(unused),
+        encoder=Encoder(
+            tokenizer=tokenizer,
+            max_seq_length=_pick_length(config, facts, shape.config.max_position_embeddings),
+            long_texts=config.long_texts,
+            window_overlap=config.window_overlap,
+        ),
         pooling=pooling,
         fingerprint=facts.get("fingerprint") or _fingerprint(folder),
     )
@@ -130,6 +165,16 @@ def check_vocabulary(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
         )
 
 
+def pick_training_precision(name: PrecisionName, device: torch.device) -> Precision:
+    """Choose the precision of training; see `bertpre.training.devices.pick_precision`.
+
+    Where only fp16 is faster than fp32, fp32 it is: fp16 needs a loss that is scaled to its range,
+    which is not worth its care in a training of minutes.
+    """
+    found = pick_precision(name, device)
+    return "fp32" if found == "fp16" else found
+
+
 def default_learning_rate(hidden_size: int) -> float:
     """Give the peak learning rate for an encoder of that width.
 
@@ -137,91 +182,6 @@ def default_learning_rate(hidden_size: int) -> float:
     class. Source: measured on 128, 256; Devlin et al. 2018, appendix A.3 for 768.
     """
     return min(3e-5 * (768 / hidden_size) ** 2, 1e-3)
-
-
-def log_probabilities(
-    model: BertForSequenceClassification,
-    texts: EncodedTexts,
-    *,
-    device: torch.device,
-    precision: Precision,
-) -> npt.NDArray[np.float32]:
-    """Run a classifier without dropout.
-
-    Args:
-        model: on ``device``.
-        texts: rows in any order of length.
-        device: where to run.
-        precision: of the forward pass.
-
-    Returns:
-        (rows, classes) float32, in the order of the rows.
-    """
-    model.eval()
-    result: npt.NDArray[np.float32] | None = None
-    with torch.inference_mode():
-        for rows in batches_by_length(texts.lengths, most_tokens=_MOST_TOKENS):
-            with autocast(device, precision):
-                logits = model(texts.batch(rows, device))
-            found = torch.log_softmax(logits.float(), dim=1).cpu().numpy()
-            if result is None:
-                result = np.empty((len(texts), found.shape[1]), dtype=np.float32)
-            result[rows] = found
-    assert result is not None  # tables without rows are refused before
-    return result
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Classifier:
-    """A fine-tuned model, ready to predict.
-
-    Args:
-        model: on ``device``.
-        tokenizer: its own.
-        classes: the labels, in the order of the outputs.
-        max_seq_length: most tokens of a row.
-        device: where the model is.
-        precision: of the forward pass.
-    """
-
-    model: BertForSequenceClassification
-    tokenizer: Tokenizer
-    classes: tuple[str, ...]
-    max_seq_length: int
-    device: torch.device
-    precision: Precision
-
-    @classmethod
-    def load(cls, folder: Path, *, device: torch.device, precision: Precision) -> "Classifier":
-        """Load a folder that fine-tuning wrote.
-
-        Raises:
-            DataFormatError: it is not one, or it is damaged.
-            CheckpointError: its weights do not fit its shape.
-        """
-        manifest = read_manifest(folder, "model")
-        check_files(folder, manifest, content=True)
-        shape = read_model_config(folder)
-        classes = tuple(manifest["classes"])
-        model = BertForSequenceClassification(
-            shape.config,
-            vocab_size=shape.vocab_size,
-            num_labels=len(classes),
-            pooling=manifest["pooling"],
-        )
-        load_hugging_face(model, read_weights(folder), source=folder)
-        return cls(
-            model=model.to(device),
-            tokenizer=Tokenizer.load(folder),
-            classes=classes,
-            max_seq_length=manifest["max_seq_length"],
-            device=device,
-            precision=precision,
-        )
-
-    def log_probabilities(self, texts: EncodedTexts) -> npt.NDArray[np.float32]:
-        """Give the log-probability of each class, (rows, classes) float32, rows in order."""
-        return log_probabilities(self.model, texts, device=self.device, precision=self.precision)
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -255,9 +215,15 @@ def _pick_pooling(
         return "mean"  # a random pooler is the harder start: nothing has trained it
     if facts.get("kind") == "model":
         return "cls" if facts["pooling"] == "cls" else "mean"
-    names = {name.removeprefix("bert.") for name in weights}
-    is_trained = {"pooler.dense.weight", "cls.seq_relationship.weight"} <= names
-    return "cls" if is_trained else "mean"
+    return "cls" if _has_trained_pooler(weights) else "mean"
+
+
+def _has_trained_pooler(weights: Mapping[str, torch.Tensor]) -> bool:
+    named = {name.removeprefix("bert."): value for name, value in weights.items()}
+    if "pooler.dense.bias" not in named:
+        return False
+    # Libraries write a pooler that nothing has trained; its bias is still what it began as, 0.
+    return "cls.seq_relationship.weight" in named or bool(named["pooler.dense.bias"].any())
 
 
 def _pick_length(config: Finetune, facts: dict[str, Any], num_positions: int) -> int:
@@ -269,6 +235,11 @@ def _pick_length(config: Finetune, facts: dict[str, Any], num_positions: int) ->
         raise ConfigError(
             f"max_seq_length: {asked:,}, but the encoder has {num_positions:,} positions",
             f"pass --max-seq-length {num_positions} or less",
+        )
+    if config.pair_column is not None and asked < _SHORTEST_PAIR:
+        raise ConfigError(
+            f"max_seq_length: {asked}, but [CLS] a [SEP] b [SEP] has {_SHORTEST_PAIR} tokens",
+            f"pass --max-seq-length {_SHORTEST_PAIR} or more",
         )
     if asked > seen:
         log.warning(

@@ -3,74 +3,45 @@
 The tables are checked before PyTorch is imported, so that a wrong one costs no waiting.
 """
 
+import contextlib
 import dataclasses
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bertpre.artefacts import check_output, fingerprint, fingerprint_file, stage_folder
+from bertpre.artefacts import (
+    check_output,
+    fingerprint,
+    fingerprint_file,
+    read_manifest,
+    stage_folder,
+)
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
-from bertpre.finetuning.scores import (
-    EpochReport,
-    HardScores,
-    Scores,
-    bag_of_words_baseline,
-    is_small_enough,
-    majority_baseline,
-    score,
+from bertpre.errors import CheckpointError, DataFormatError
+from bertpre.finetuning.baselines import score_baselines
+from bertpre.finetuning.results import (
+    Event,
+    FinetuneResult,
+    MemberResult,
+    MemberStart,
+    Progress,
+    mean_readings,
 )
-from bertpre.finetuning.tasks import Task, read_task
+from bertpre.finetuning.scores import Scores, choose_thresholds, class_rows, decide, score
+from bertpre.finetuning.summary import summarise
+from bertpre.finetuning.tasks import Member, Task, read_task
 from bertpre.training.run_folder import find_checkpoint
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import torch
 
-
-class Progress(NamedTuple):
-    """How far a stage of fine-tuning is.
-
-    Attributes:
-        stage: "tokenising" or "training".
-        unit: what is counted.
-        done: how many so far.
-        total: how many in all.
-    """
-
-    stage: str
-    unit: str
-    done: int
-    total: int
-
-
-Event = dict[str, Any] | Progress | EpochReport  # the start's summary; progress; an epoch's end
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FinetuneResult:
-    """What fine-tuning came to; the same is in the model folder.
-
-    Args:
-        output: the model folder.
-        classes: the labels, in the order of the model's outputs.
-        dev: scores on the dev rows, of the best epoch.
-        test: scores on the test rows, if there are any.
-        best_epoch: the epoch whose weights were kept, from 1.
-        history: every epoch.
-        baselines: by the baseline's name, its scores by "dev" and "test".
-    """
-
-    output: Path
-    classes: tuple[str, ...]
-    dev: Scores
-    test: Scores | None
-    best_epoch: int
-    history: tuple[EpochReport, ...]
-    baselines: dict[str, dict[str, HardScores]]
+    from bertpre.finetuning.batches import EncodedTable
+    from bertpre.model.heads import BertForSequenceClassification
+    from bertpre.training.devices import Precision
 
 
 def finetune(
@@ -96,7 +67,7 @@ def finetune(
         config: the recipe; what it leaves open is derived from the checkpoint and the tables.
         seed: decides the split, the order, the new weights and the dropout.
         overwrite: replace a finished model of that name.
-        on_event: is sent the summary, the progress and the epochs.
+        on_event: is sent the summary, the progress, the trainings and their epochs.
 
     Raises:
         BertpreError: the output exists, a table or the checkpoint is at fault, or the loss
@@ -104,29 +75,32 @@ def finetune(
     """
     config, output = config or Finetune(), Path(output)
     check_output(output, kind="model", overwrite=overwrite)
-    folder = find_checkpoint(checkpoint)
+    folder = _find_start(Path(checkpoint))
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
-    from bertpre.finetuning.batches import encode_table
     from bertpre.finetuning.classifier import (
         default_learning_rate,
-        log_probabilities,
-        start_classifier,
+        pick_training_precision,
+        read_start,
     )
-    from bertpre.finetuning.loop import best_epoch, default_num_epochs, fit
-    from bertpre.finetuning.model_folder import write_model_folder
-    from bertpre.training.devices import pick_device, pick_precision
+    from bertpre.finetuning.loop import default_num_epochs
+    from bertpre.finetuning.model_folder import ModelWriter
+    from bertpre.training.devices import pick_device
+    from bertpre.training.memory import keep_freed_memory
 
     device = pick_device(config.device)
-    precision = pick_precision(config.precision, device)
-    start = start_classifier(folder, num_classes=len(task.classes), config=config, seed=seed)
-    learning_rate = config.learning_rate or default_learning_rate(start.hidden_size)
-    num_epochs = config.num_epochs or default_num_epochs(len(task.train), config.batch_size)
+    precision = pick_training_precision(config.precision, device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    start = read_start(folder, config=config)
+    num_rows = len(task.members[0].train_rows)
     config = dataclasses.replace(
         cast(Any, config),
-        learning_rate=learning_rate,
-        num_epochs=num_epochs,
-        max_seq_length=start.max_seq_length,
+        task=task.labels.kind,
+        metric=task.metric,
+        learning_rate=config.learning_rate or default_learning_rate(start.shape.hidden_size),
+        num_epochs=config.num_epochs or default_num_epochs(num_rows, config.batch_size),
+        max_seq_length=start.encoder.max_seq_length,
         pooling=start.pooling,
     )
     facts = {
@@ -146,98 +120,140 @@ def finetune(
         tables = {}
         for part, table in task.tables().items():
             tell_rows = partial(_tell, on_event, "tokenising", "rows", total=len(table))
-            tables[part] = encode_table(
-                start.tokenizer,
-                table,
-                task.classes,
-                max_seq_length=start.max_seq_length,
-                on_rows=tell_rows,
-            )
+            tables[part] = start.encoder.table(table, task.labels, on_rows=tell_rows)
         counts = {part: table.counts() for part, table in tables.items()}
-        on_event(_summary(task, config, counts, device=str(device), precision=precision))
-        baselines = _score_baselines(task)
-        history = fit(
-            start.model.to(device),
-            tables["train"],
-            dev=tables["dev"],
-            config=config,
-            learning_rate=learning_rate,
-            num_epochs=num_epochs,
-            device=device,
-            precision=precision,
-            seed=seed,
-            on_update=partial(_tell, on_event, "training", "updates"),
-            on_epoch=on_event,
-        )
-        found = {
-            part: log_probabilities(start.model, table.texts, device=device, precision=precision)
-            for part, table in tables.items()
-            if part != "train"
-        }
-        scores = {part: score(values, tables[part].targets) for part, values in found.items()}
-        result = FinetuneResult(
-            output=output,
-            classes=task.classes,
-            dev=scores["dev"],
-            test=scores.get("test"),
-            best_epoch=best_epoch(history),
-            history=history,
-            baselines=baselines,
-        )
-        write_model_folder(
-            work,
-            start=start,
-            task=task,
-            result=result,
-            dev_probabilities=np.exp(found["dev"]),
-            facts={**facts, "counts": counts},
-        )
+        on_event(summarise(task, config, counts, device=str(device), precision=precision))
+        writer = ModelWriter(work, task=task, start=start, facts={**facts, "counts": counts})
+        baselines = score_baselines(task, config)
+        members = []
+        for number, member in enumerate(task.members, start=1):
+            if len(task.members) > 1:
+                on_event(MemberStart(member.name, number, len(task.members)))
+            model = start.build(
+                num_outputs=len(task.labels.names), seed=member.seed, is_told=number == 1
+            ).to(device)
+            members.append(
+                _train(
+                    model,
+                    member,
+                    task=task,
+                    tables=tables,
+                    config=config,
+                    device=device,
+                    precision=precision,
+                    on_event=on_event,
+                )
+            )
+            writer.write_model(model, members[-1])
+        result = _combine(output, task, tuple(members), baselines)
+        writer.finish(result)
     return result
+
+
+def _find_start(checkpoint: Path) -> Path:
+    with contextlib.suppress(DataFormatError):
+        members = read_manifest(checkpoint, "model").get("members")
+        if members:
+            raise CheckpointError(
+                f"{checkpoint}: holds {len(members)} models, of which one can be the start",
+                f"name one, such as {checkpoint / members[0]}",
+            )
+    return find_checkpoint(checkpoint)
+
+
+def _train(
+    model: "BertForSequenceClassification",
+    member: Member,
+    *,
+    task: Task,
+    tables: dict[str, "EncodedTable"],
+    config: Finetune,
+    device: "torch.device",
+    precision: "Precision",
+    on_event: Callable[[Event], None],
+) -> MemberResult:
+    from bertpre.finetuning.inference import run_model
+    from bertpre.finetuning.loop import Part, best_epoch, fit
+    from bertpre.finetuning.objective import make_objective, read_logits
+
+    labels, kept = task.labels, Part(tables["train"], member.train_rows)
+    if member.dev_rows is not None:
+        dev = Part(tables["train"], member.dev_rows)
+    else:
+        dev = Part(tables["dev"], np.arange(len(tables["dev"].texts)))
+    objective = make_objective(labels, kept.table.targets[kept.rows], config, device)
+    history = fit(
+        model,
+        kept,
+        dev=dev,
+        labels=labels,
+        objective=objective,
+        config=config,
+        learning_rate=cast(float, config.learning_rate),
+        num_epochs=cast(int, config.num_epochs),
+        metric=task.metric,
+        device=device,
+        precision=precision,
+        seed=member.seed,
+        on_update=partial(_tell, on_event, "training", "updates"),
+        on_epoch=on_event,
+    )
+    objective.finish(model.classifier)
+    parts = {"dev": dev}
+    if "test" in tables:
+        parts["test"] = Part(tables["test"], np.arange(len(tables["test"].texts)))
+    readings = {
+        part: read_logits(
+            labels.kind,
+            run_model(model, table.texts, rows, device=device, precision=precision),
+        )
+        for part, (table, rows) in parts.items()
+    }
+    targets = {part: table.targets[rows] for part, (table, rows) in parts.items()}
+    thresholds = None
+    if labels.kind == "multi-label":
+        thresholds = choose_thresholds(readings["dev"], targets["dev"])
+    return MemberResult(
+        name=member.name,
+        seed=member.seed,
+        best_epoch=best_epoch(history, task.metric),
+        history=history,
+        readings=readings,
+        scores={
+            part: score(labels, readings[part], targets[part], thresholds) for part in readings
+        },
+        thresholds=thresholds,
+    )
+
+
+def _combine(
+    output: Path,
+    task: Task,
+    members: tuple[MemberResult, ...],
+    baselines: dict[str, dict[str, Scores]],
+) -> FinetuneResult:
+    labels, thresholds = task.labels, None
+    tables = {"dev": task.scored_rows()} | ({} if task.test is None else {"test": task.test})
+    targets = {part: labels.targets(table.labels) for part, table in tables.items()}
+    readings = {part: mean_readings(task, members, part) for part in tables}
+    if labels.kind == "multi-label":
+        thresholds = choose_thresholds(readings["dev"], targets["dev"])
+    scores = {part: score(labels, readings[part], targets[part], thresholds) for part in tables}
+    return FinetuneResult(
+        output=output,
+        labels=labels,
+        dev=scores["dev"],
+        test=scores.get("test"),
+        readings=readings,
+        class_rows={
+            part: class_rows(labels, decide(labels.kind, readings[part], thresholds), targets[part])
+            for part in tables
+        },
+        thresholds=thresholds,
+        members=members,
+        baselines=baselines,
+    )
 
 
 def _tell(on_event: Callable[[Event], None], stage: str, unit: str, done: int, total: int) -> None:
     on_event(Progress(stage, unit, done, total))
-
-
-def _score_baselines(task: Task) -> dict[str, dict[str, HardScores]]:
-    scored = {part: table for part, table in task.tables().items() if part != "train"}
-    found = {"majority": majority_baseline(task.train, task.classes, scored)}
-    if is_small_enough(task.train):
-        found["tfidf_linear"] = bag_of_words_baseline(task.train, task.classes, scored)
-    return found
-
-
-def _summary(
-    task: Task,
-    config: Finetune,
-    counts: dict[str, dict[str, int]],
-    *,
-    device: str,
-    precision: str,
-) -> dict[str, Any]:
-    for part, table in task.tables().items():
-        if counts[part]["empty_rows"]:
-            log.warning(
-                "%s: %d texts have no token that the vocabulary knows of; "
-                "the model sees [CLS] [SEP] for them",
-                table.name,
-                counts[part]["empty_rows"],
-            )
-    rows = {part: f"{len(table):,}" for part, table in task.tables().items()}
-    if task.dev_is_split:
-        rows["dev"] += " (held out of the training table)"
-    cut = sum(count["truncated_rows"] for count in counts.values())
-    share = cut / sum(count["rows"] for count in counts.values())
-    return {
-        "classes": f"{len(task.classes)}",
-        **{f"{part} rows": shown for part, shown in rows.items()},
-        "max_seq_length": config.max_seq_length,
-        "texts cut at the end": f"{cut:,} ({share:.1%})",
-        "pooling": config.pooling,
-        "weights": "random" if config.from_scratch else "the checkpoint's",
-        "learning rate": f"{config.learning_rate:.3g}",
-        "epochs": config.num_epochs,
-        "batch size": config.batch_size,
-        "device": device,
-        "precision": precision,
-    }

@@ -1,26 +1,48 @@
 """The fine-tuning loop: some epochs over the training rows, the best by the dev rows kept."""
 
+import contextlib
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive, permute
 from bertpre.errors import TrainingError
 from bertpre.finetuning.batches import EncodedTable
-from bertpre.finetuning.classifier import log_probabilities
+from bertpre.finetuning.inference import run_model
+from bertpre.finetuning.labels import Labels
+from bertpre.finetuning.objective import Objective
+from bertpre.finetuning.recipe import (
+    RunningAverage,
+    build_layered_optimizer,
+    moved_against,
+    set_rates,
+)
 from bertpre.finetuning.scores import EpochReport, score
+from bertpre.finetuning.splits import Rows
+from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.training.devices import Precision, autocast
 from bertpre.training.dropout import seed_dropout
-from bertpre.training.optim import build_optimizer, set_learning_rate
 from bertpre.training.schedule import linear_warmup_decay
 
 _FEWEST_EPOCHS, _FEWEST_UPDATES = 3, 300
+
+
+class Part(NamedTuple):
+    """Some rows of an encoded table.
+
+    Attributes:
+        table: all of it.
+        rows: which.
+    """
+
+    table: EncodedTable
+    rows: Rows
 
 
 def default_num_epochs(num_rows: int, batch_size: int) -> int:
@@ -31,12 +53,15 @@ def default_num_epochs(num_rows: int, batch_size: int) -> int:
 
 def fit(
     model: BertForSequenceClassification,
-    train: EncodedTable,
+    train: Part,
     *,
-    dev: EncodedTable,
+    dev: Part,
+    labels: Labels,
+    objective: Objective,
     config: Finetune,
     learning_rate: float,
     num_epochs: int,
+    metric: str,
     device: torch.device,
     precision: Precision,
     seed: int,
@@ -45,18 +70,19 @@ def fit(
 ) -> tuple[EpochReport, ...]:
     """Train a classifier; it ends with the weights of its best epoch.
 
-    The best epoch has the highest dev accuracy, of equal ones the lowest dev loss.
-
     Args:
         model: on ``device``.
         train: rows to learn from.
         dev: rows that choose the epoch.
-        config: batch size, warm-up, decay and clipping.
+        labels: what the outputs stand for.
+        objective: what is minimised.
+        config: batch size, warm-up, decay, clipping, and what the recipe adds.
         learning_rate: the peak.
-        num_epochs: passes over the rows.
+        num_epochs: passes over the rows, fewer if it stops early.
+        metric: the dev score that chooses the epoch.
         device: where the model is.
         precision: of the forward pass.
-        seed: decides the order of the rows and the dropout.
+        seed: decides the order of the rows, the windows and the dropout.
         on_update: called after each update with those done and their total.
         on_epoch: called after each epoch.
 
@@ -66,29 +92,36 @@ def fit(
     Raises:
         TrainingError: the loss is not finite; nothing was updated by it.
     """
-    num_rows = len(train.texts)
-    num_batches = math.ceil(num_rows / config.batch_size)
+
+    def loss_of(batch: FlatTokens, targets: Tensor) -> Tensor:
+        with autocast(device, precision):
+            logits = model(batch)
+        return objective.loss(logits, targets)
+
+    num_batches = math.ceil(len(train.rows) / config.batch_size)
     max_steps = num_epochs * num_batches
     warmup_steps = round(config.warmup_ratio * max_steps)
-    optimizer = build_optimizer(
-        model, learning_rate=learning_rate, weight_decay=config.weight_decay
+    optimizer = build_layered_optimizer(
+        model, layer_decay=config.layer_decay, weight_decay=config.weight_decay
     )
+    average = RunningAverage(model, decay=config.ema_decay) if config.ema_decay > 0 else None
     history: list[EpochReport] = []
     best_weights: dict[str, Tensor] = {}
     step = 0
     for epoch in range(1, num_epochs + 1):
         model.train()
-        order = permute(np.arange(num_rows), num_rows, derive(seed, "fine-tuning order", epoch))
+        places = np.arange(len(train.rows))
+        order = permute(places, len(places), derive(seed, "fine-tuning order", epoch))
+        drawn = train.table.texts.draw(train.rows, derive(seed, "windows", epoch))
         loss_sum = 0.0
         # Batches of like size: a last batch of one row would move the weights as far as 32 do.
-        for rows in np.array_split(order, num_batches):
+        for chosen in np.array_split(order, num_batches):
+            batch = train.table.texts.batch(drawn[chosen], device)
+            targets = torch.from_numpy(train.table.targets[train.rows[chosen]]).to(device)
             factor = linear_warmup_decay(step, warmup_steps=warmup_steps, max_steps=max_steps)
-            set_learning_rate(optimizer, learning_rate * factor)
+            set_rates(optimizer, learning_rate * factor)
             seed_dropout(seed, step)
-            targets = torch.from_numpy(train.targets[rows]).to(device)
-            with autocast(device, precision):
-                logits = model(train.texts.batch(rows, device))
-            loss = F.cross_entropy(logits.float(), targets)
+            loss = loss_of(batch, targets)
             loss_value = loss.item()
             if not math.isfinite(loss_value):
                 raise TrainingError(
@@ -96,24 +129,37 @@ def fit(
                     "lower --learning-rate, or use --precision fp32",
                 )
             torch.autograd.backward(loss)
+            if config.adversarial_epsilon > 0:
+                with moved_against(model.bert.embeddings.word, config.adversarial_epsilon):
+                    torch.autograd.backward(loss_of(batch, targets))
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            loss_sum += loss_value * len(rows)
+            if average is not None:
+                average.update()
+            loss_sum += loss_value * len(chosen)
             step += 1
             on_update(step, max_steps)
-        found = log_probabilities(model, dev.texts, device=device, precision=precision)
-        history.append(EpochReport(epoch, loss_sum / num_rows, score(found, dev.targets)))
-        on_epoch(history[-1])
-        if best_epoch(history) == epoch:
-            best_weights = {
-                name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
-            }
+        with average.in_place() if average is not None else contextlib.nullcontext():
+            logits = run_model(model, dev.table.texts, dev.rows, device=device, precision=precision)
+            scores = score(labels, objective.readings(logits), dev.table.targets[dev.rows])
+            history.append(EpochReport(epoch, loss_sum / len(places), scores))
+            on_epoch(history[-1])
+            if best_epoch(history, metric) == epoch:
+                best_weights = {
+                    name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
+                }
+        if epoch - best_epoch(history, metric) >= (config.early_stopping or num_epochs):
+            break
     model.load_state_dict(best_weights)
     return tuple(history)
 
 
-def best_epoch(history: list[EpochReport] | tuple[EpochReport, ...]) -> int:
-    """Give the number of the epoch that is kept: by dev accuracy, of equal ones by dev loss."""
-    best = max(history, key=lambda report: (report.dev.accuracy, -report.dev.loss))
-    return best.epoch
+def best_epoch(history: list[EpochReport] | tuple[EpochReport, ...], metric: str) -> int:
+    """Give the number of the epoch that is kept: by a dev score, of equal ones by the dev loss."""
+
+    def goodness(report: EpochReport) -> tuple[float, float]:
+        value = report.dev[metric]
+        return (-value if metric == "loss" else value, -report.dev["loss"])
+
+    return max(history, key=goodness).epoch

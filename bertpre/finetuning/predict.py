@@ -1,4 +1,4 @@
-"""Prediction: a table of texts in, a table of classes and probabilities out, row by row.
+"""Prediction: a table of texts in, a table of labels and probabilities out, row by row.
 
 Tables may be larger than memory; the output appears when it is whole. What can be checked before
 PyTorch is imported is.
@@ -6,26 +6,34 @@ PyTorch is imported is.
 
 import contextlib
 import itertools
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from bertpre.artefacts import faults_named, read_manifest
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.finetuning.tasks import read_texts
+from bertpre.finetuning.labelled import read_texts
+from bertpre.finetuning.labels import Labels, labels_of, member_folders, name_some
+from bertpre.finetuning.predictions import empty_line, prediction_header, prediction_lines
+from bertpre.text.files import STDIN
+from bertpre.text.row_error import RowError
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from bertpre.finetuning.batches import EncodedTexts
+    from bertpre.finetuning.inference import Classifier
+    from bertpre.finetuning.scores import Readings
 
 _CHUNK_ROWS = 4096  # sorted by length together
+_CHUNK_CHARACTERS = 16_000_000  # so that a chunk of huge cells does not fill the memory
 _FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
+
+Cells = tuple[str, ...] | None  # the text, or both texts, of a row; None if it cannot be read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,20 +42,26 @@ class PredictReport:
 
     Args:
         num_rows: rows of the table, and of the output.
-        num_truncated: rows whose text lost tokens at its end.
+        num_models: models whose mean the predictions are.
+        num_truncated: rows of whose text tokens were not read, by the first model.
+        num_windowed: rows that were read in several windows, by the first model.
         num_empty: rows without a token, for which the model saw [CLS] [SEP].
+        num_skipped: rows that could not be read, whose output is empty.
     """
 
     num_rows: int
+    num_models: int
     num_truncated: int
+    num_windowed: int
     num_empty: int
+    num_skipped: int
 
 
 def predict(
-    model: str | Path,
+    model: str | Path | Sequence[str | Path],
     table: str | Path,
     *,
-    output: str | Path,
+    output: str | Path | TextIO,
     config: Finetune | None = None,
     overwrite: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
@@ -55,80 +69,137 @@ def predict(
     """Classify every row of a table.
 
     Args:
-        model: folder that fine-tuning wrote.
-        table: TSV, CSV or JSON lines; only its text column is read.
-        output: TSV with a header: ``prediction``, then one probability a class; one row for each
-            row of the table, in order.
+        model: folder that fine-tuning wrote, or several of the same labels, which are averaged.
+        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only its columns of text
+            are read.
+        output: TSV with a header: ``prediction``, then one probability a label; one row for each
+            row of the table, in order. Or an open file.
         config: how the table is read and where the model runs; default: as in training.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
 
     Raises:
-        BertpreError: the output exists, or the model or the table is at fault. Nothing is written
-            then.
+        BertpreError: the output exists, or a model or the table is at fault. Nothing is written
+            then, but to an open file.
     """
-    folder, table, output = Path(model), Path(table), Path(output)
-    manifest = read_manifest(folder, "model")
-    config = config or parse_config({"finetune": table_options(manifest)}).finetune
-    _check_output_file(output, table, overwrite=overwrite)
-    texts = read_texts(table, config)
-    first = list(itertools.islice(texts, _FIRST_ROWS))
+    folders = [Path(model)] if isinstance(model, str | Path) else [Path(one) for one in model]
+    table = STDIN if str(table) == "-" else Path(table)
+    manifests = [read_manifest(folder, "model") for folder in folders]
+    labels, thresholds = _common_labels(folders, manifests)
+    config = config or parse_config({"finetune": table_options(manifests[0])}).finetune
+    if isinstance(output, str | Path):
+        _check_output_file(Path(output), table, overwrite=overwrite)
+    rows = _read_cells(table, config)
+    first = list(itertools.islice(rows, _FIRST_ROWS))
     if not first:
         raise CorpusError(f"{table}: has no rows; expected at least one with a text")
     # From here on with PyTorch.
-    from bertpre.finetuning.batches import encode_texts
-    from bertpre.finetuning.classifier import Classifier
+    from bertpre.finetuning.inference import Classifier
     from bertpre.training.devices import pick_device, pick_precision
+    from bertpre.training.memory import keep_freed_memory
 
     device = pick_device(config.device)
-    classifier = Classifier.load(
-        folder, device=device, precision=pick_precision(config.precision, device)
-    )
-    num_rows = num_truncated = num_empty = 0
-    with _whole_or_absent(output) as file:
-        file.write(prediction_header(classifier.classes) + "\n")
-        for chunk in _chunks(itertools.chain(first, texts)):
-            encoded = encode_texts(
-                classifier.tokenizer, chunk, max_seq_length=classifier.max_seq_length
-            )
-            probabilities = np.exp(classifier.log_probabilities(encoded))
-            for line in prediction_lines(classifier.classes, probabilities):
-                file.write(line + "\n")
-            num_rows += len(encoded)
-            num_truncated += encoded.num_truncated
-            num_empty += encoded.num_empty
+    if device.type == "cpu":
+        keep_freed_memory()
+    precision = pick_precision(config.precision, device)
+    classifiers = [
+        Classifier.load(part, device=device, precision=precision)
+        for folder, manifest in zip(folders, manifests, strict=True)
+        for part in member_folders(folder, manifest)
+    ]
+    num_rows = num_truncated = num_windowed = num_empty = num_skipped = 0
+    with _open_output(output) as file:
+        file.write(prediction_header(labels) + "\n")
+        for chunk in _chunks(itertools.chain(first, rows)):
+            whole = [cells for cells in chunk if cells is not None]
+            lines: Iterator[str] = iter(())
+            if whole:
+                readings, encoded = _average(classifiers, whole)
+                lines = prediction_lines(labels, readings, thresholds)
+                num_truncated += encoded.num_truncated
+                num_windowed += encoded.num_windowed
+                num_empty += encoded.num_empty
+            for cells in chunk:
+                file.write((empty_line(labels) if cells is None else next(lines)) + "\n")
+            num_rows += len(chunk)
+            num_skipped += len(chunk) - len(whole)
             on_rows(num_rows)
-    return PredictReport(num_rows=num_rows, num_truncated=num_truncated, num_empty=num_empty)
+    return PredictReport(
+        num_rows=num_rows,
+        num_models=len(classifiers),
+        num_truncated=num_truncated,
+        num_windowed=num_windowed,
+        num_empty=num_empty,
+        num_skipped=num_skipped,
+    )
 
 
 def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
     """Give the options by which a model's training table was read, for tables like it."""
-    return {name: manifest["options"][name] for name in ("text_column", "header")}
+    names = ("text_column", "pair_column", "header", "quoting", "encoding")
+    return {name: manifest["options"][name] for name in names if name in manifest["options"]}
 
 
-def prediction_header(classes: Sequence[str]) -> str:
-    """Give the first line of a table of predictions."""
-    return "\t".join(["prediction", *classes])
+def _common_labels(
+    folders: Sequence[Path], manifests: Sequence[dict[str, Any]]
+) -> tuple[Labels, Any]:
+    """Check that models go together; give their labels, and the mean of their thresholds."""
+    labels = [
+        labels_of(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)
+    ]
+    for folder, found in zip(folders[1:], labels[1:], strict=True):
+        if (found.kind, found.names) != (labels[0].kind, labels[0].names):
+            raise ConfigError(
+                f"{folder}: does not predict what {folders[0]} does: {_describe(found)}; "
+                f"expected {_describe(labels[0])}",
+                "average models that were fine-tuned on the same labels",
+            )
+    thresholds = [manifest["thresholds"] for manifest in manifests if "thresholds" in manifest]
+    return labels[0], np.mean(thresholds, axis=0) if thresholds else None
 
 
-def prediction_lines(
-    classes: Sequence[str], probabilities: npt.NDArray[np.float32]
-) -> Iterator[str]:
-    """Give a line for each row: the likeliest class, then the probability of each.
-
-    Args:
-        classes: the labels.
-        probabilities: (rows, classes).
-    """
-    for row in probabilities:
-        shown = [f"{probability:.6f}" for probability in row]
-        yield "\t".join([classes[int(row.argmax())], *shown])
+def _describe(labels: Labels) -> str:
+    return f"{labels.kind} of {name_some([repr(name) for name in labels.names])}"
 
 
-def _chunks(texts: Iterator[str]) -> Iterator[Iterator[str]]:
-    # Iterators, so that of a chunk's texts only the tokens that are kept are ever held.
-    for text in texts:
-        yield itertools.chain([text], itertools.islice(texts, _CHUNK_ROWS - 1))
+def _read_cells(table: Path, config: Finetune) -> Iterator[Cells]:
+    """Read the rows; those that cannot be read keep their places, if they are to be skipped."""
+    bad: list[RowError] = []
+    on_bad = bad.append if config.on_bad_rows == "skip" else None
+    for row in read_texts(table, config, on_bad=on_bad):
+        yield from (None for _ in bad)
+        bad.clear()
+        yield row.cells
+    yield from (None for _ in bad)
+
+
+def _average(
+    classifiers: Sequence["Classifier"], rows: Sequence[tuple[str, ...]]
+) -> tuple["Readings", "EncodedTexts"]:
+    """Give the mean of what the models give, and the tokens of the first of them."""
+    texts = [row[0] for row in rows]
+    pairs = [row[1] for row in rows] if len(rows[0]) == 2 else None
+    encoded: dict[object, EncodedTexts] = {}
+    readings = []
+    for classifier in classifiers:
+        key = classifier.encoder.identity
+        if key not in encoded:  # models of one fine-tuning read texts alike
+            encoded[key] = classifier.encoder.texts(texts, pairs)
+        readings.append(classifier.readings(encoded[key]))
+    return np.mean(readings, axis=0), encoded[classifiers[0].encoder.identity]
+
+
+def _chunks(rows: Iterator[Cells]) -> Iterator[list[Cells]]:
+    chunk: list[Cells] = []
+    characters = 0
+    for cells in rows:
+        chunk.append(cells)
+        characters += sum(map(len, cells or ()))
+        if len(chunk) >= _CHUNK_ROWS or characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
 
 
 def _check_output_file(output: Path, table: Path, *, overwrite: bool) -> None:
@@ -136,7 +207,7 @@ def _check_output_file(output: Path, table: Path, *, overwrite: bool) -> None:
         return
     if output.is_dir():
         raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
-    if output.samefile(table):
+    if table != STDIN and output.samefile(table):
         raise ConfigError(f"{output}: is the table to be read", "choose another --output")
     if not overwrite:
         raise ConfigError(
@@ -145,7 +216,12 @@ def _check_output_file(output: Path, table: Path, *, overwrite: bool) -> None:
 
 
 @contextlib.contextmanager
-def _whole_or_absent(output: Path) -> Iterator[TextIO]:
+def _open_output(output: str | Path | TextIO) -> Iterator[TextIO]:
+    """Give a file that appears when it is whole, or the open file that the caller has."""
+    if not isinstance(output, str | Path):
+        yield output
+        return
+    output = Path(output)
     unfinished = output.with_name(f".{output.name}.partial")
     try:
         file = unfinished.open("w", encoding="utf-8", newline="\n")

@@ -200,5 +200,7 @@ class BertForSequenceClassification(nn.Module):
         hidden, pooled = self.bert(batch)
         if pooled is None:
             pooled = mean_pool(hidden, batch.cu_seqlens, batch.max_length)
-        logits: Tensor = self.classifier(self.dropout(pooled))
+        # In fp32: a number between 3 and 4 has but 64 values in bf16, and ranks would tie.
+        with torch.autocast(pooled.device.type, enabled=False):
+            logits: Tensor = self.classifier(self.dropout(pooled.float()))
         return logits

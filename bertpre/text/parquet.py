@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from bertpre.errors import CorpusError
+from bertpre.text.row_error import RowError
 
 _ROWS_AT_ONCE = 1024
 
 
 def read_parquet(
     path: Path, names: Sequence[str], *, on_bytes: Callable[[int], None] | None = None
-) -> Iterator[tuple[int, tuple[str, ...] | CorpusError]]:
+) -> Iterator[tuple[int, tuple[str, ...] | RowError]]:
     """Read text columns of a parquet file, a batch of rows in memory at a time.
 
     Args:
@@ -45,7 +46,7 @@ def read_parquet(
                 read = {top: batch.column(top).to_pylist() for top in tops}
                 for row in range(batch.num_rows):
                     number += 1
-                    yield number, _cells(f"{path}: row {number}", read, row, columns)
+                    yield number, _cells(path, number, read, row, columns)
                 if on_bytes is not None:
                     before = number - batch.num_rows
                     on_bytes(size * number // total - size * before // total)
@@ -69,8 +70,8 @@ def _find(path: Path, schema: Any, name: str) -> list[str]:
 
 
 def _cells(
-    where: str, read: dict[str, list[Any]], row: int, columns: Sequence[list[str]]
-) -> tuple[str, ...] | CorpusError:
+    path: Path, number: int, read: dict[str, list[Any]], row: int, columns: Sequence[list[str]]
+) -> tuple[str, ...] | RowError:
     cells = []
     for top, *inner in columns:
         value = read[top][row]
@@ -81,6 +82,7 @@ def _cells(
         if not isinstance(value, str):
             name = ".".join([top, *inner])
             kind = "null" if value is None else type(value).__name__
-            return CorpusError(f"{where}: column {name!r}: expected text, found {kind}")
+            problem = f"column {name!r}: expected text, found {kind}"
+            return RowError.at(path, number, problem, unit="row")
         cells.append(value)
     return tuple(cells)

@@ -4,6 +4,7 @@ Serves corpora and the labelled tables of finetuning alike. Every cell is text; 
 to be a number, a date or a missing value.
 """
 
+import functools
 import itertools
 import json
 import sys
@@ -15,6 +16,7 @@ from bertpre.errors import CorpusError
 from bertpre.text.delimited import Quoting, read_delimited
 from bertpre.text.files import COMPRESSION_SUFFIXES, Decoding, read_lines
 from bertpre.text.parquet import read_parquet
+from bertpre.text.row_error import RowError
 
 TableFormat = Literal["jsonl", "csv", "tsv", "parquet"]
 FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet"]
@@ -51,7 +53,9 @@ def _suffix(path: Path) -> str:
     return Path(name.stem if name.suffix in COMPRESSION_SUFFIXES else name).suffix
 
 
-def table_format(path: Path, asked: Literal["auto", "jsonl", "csv", "tsv"]) -> TableFormat:
+def table_format(
+    path: Path, asked: Literal["auto", "jsonl", "csv", "tsv", "parquet"]
+) -> TableFormat:
     """Settle the format of a table.
 
     Raises:
@@ -79,7 +83,9 @@ def read_rows(
     decoding: Decoding | None = None,
     on_bytes: Callable[[int], None] | None = None,
     on_bad_bytes: Callable[[int], None] | None = None,
-    on_bad_row: Callable[[CorpusError], None] | None = None,
+    on_bad_row: Callable[[RowError], None] | None = None,
+    on_bad_width: Callable[[RowError], None] | None = None,
+    list_separators: Mapping[str | int, str] | None = None,
 ) -> Iterator[Row]:
     """Read some columns of a table, row by row.
 
@@ -97,6 +103,9 @@ def read_rows(
         on_bad_bytes: see `read_lines`.
         on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
             then skipped; without it, the error is raised.
+        on_bad_width: the same for csv and tsv rows of too few or too many cells.
+        list_separators: for jsonl columns whose lists become one cell, what to put between the
+            items; a list in any other column is a bad row.
 
     Raises:
         CorpusError: a column is missing, a row is short or long, quotes do not match, or a line is
@@ -108,8 +117,9 @@ def read_rows(
         return
     lines = read_lines(path, decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
     if format == "jsonl":
+        separators = {str(name): value for name, value in (list_separators or {}).items()}
         names = [str(column) for column in columns]
-        yield from _usable(_json_rows(path, lines, names), on_bad_row)
+        yield from _usable(_json_rows(path, lines, names, separators), on_bad_row)
         return
     raw_rows = read_delimited(path, lines, format=format, quoting=quoting)
     first = next((row for row in raw_rows if row[1]), None)
@@ -120,21 +130,31 @@ def read_rows(
     rows = raw_rows if header else itertools.chain([first], raw_rows)
     separator = "comma" if format == "csv" else "tab"
     for line, cells in _without_blank_lines(rows, width):
+        error: RowError | None = None
         if len(cells) <= max(places):
-            raise CorpusError(
-                f"{path}: line {line}: found {_count(len(cells), 'column')}, expected at least "
-                f"{max(places) + 1}: {_shorten(cells[0])}",
+            error = RowError.at(
+                path,
+                line,
+                f"found {_count(len(cells), 'column')}, expected at least {max(places) + 1}: "
+                f"{_shorten(cells[0])}",
                 f"check that the columns are separated by {separator}s, and the format",
             )
         # What is left of a text that holds a separator would be lost without a word.
-        if any(cells[width:]):
-            raise CorpusError(
-                f"{path}: line {line}: found {_count(len(cells), 'column')}, expected {width} as "
-                f"in line {first[0]}: {_shorten(cells[0])}",
+        elif any(cells[width:]):
+            error = RowError.at(
+                path,
+                line,
+                f"found {_count(len(cells), 'column')}, expected {width} as in line {first[0]}: "
+                f"{_shorten(cells[0])}",
                 f"a {separator} inside a text divides it: quote such cells and read them with "
                 "--quoting csv, or replace it",
             )
-        yield Row(line, tuple(cells[place] for place in places))
+        if error is None:
+            yield Row(line, tuple(cells[place] for place in places))
+        elif on_bad_width is None:
+            raise error
+        else:
+            on_bad_width(error)
 
 
 def _without_blank_lines(
@@ -152,11 +172,11 @@ def _without_blank_lines(
 
 
 def _usable(
-    rows: Iterator[tuple[int, tuple[str, ...] | CorpusError]],
-    on_bad_row: Callable[[CorpusError], None] | None,
+    rows: Iterator[tuple[int, tuple[str, ...] | RowError]],
+    on_bad_row: Callable[[RowError], None] | None,
 ) -> Iterator[Row]:
     for number, cells in rows:
-        if not isinstance(cells, CorpusError):
+        if not isinstance(cells, RowError):
             yield Row(number, cells)
         elif on_bad_row is None:
             raise cells
@@ -195,39 +215,56 @@ def _place(path: Path, column: str | int, names: list[str] | None, format: str) 
 
 
 def _json_rows(
-    path: Path, lines: Iterator[str], names: Sequence[str]
-) -> Iterator[tuple[int, tuple[str, ...] | CorpusError]]:
+    path: Path, lines: Iterator[str], names: Sequence[str], separators: Mapping[str, str]
+) -> Iterator[tuple[int, tuple[str, ...] | RowError]]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                yield number, _json_cells(f"{path}: line {number}", line, names)
-            except CorpusError as error:
+                fault = functools.partial(RowError.at, path, number)
+                yield number, _json_cells(fault, line, names, separators)
+            except RowError as error:
                 yield number, error
 
 
-def _json_cells(where: str, line: str, names: Sequence[str]) -> tuple[str, ...]:
+_Fault = Callable[[str], RowError]
+
+
+def _json_cells(
+    fault: _Fault, line: str, names: Sequence[str], separators: Mapping[str, str]
+) -> tuple[str, ...]:
     try:
         # A number stays as it is written: 1.0 is another label than 1.
         found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{where}: not valid JSON ({error})") from error
+        raise fault(f"not valid JSON ({error})") from error
     if not isinstance(found, dict):
-        raise CorpusError(f"{where}: expected a JSON object, found {_shorten(line.strip())}")
+        raise fault(f"expected a JSON object, found {_shorten(line.strip())}")
     cells = []
     for name in names:
-        value = _field(where, found, name)
+        value = _field(fault, found, name)
         value = json.dumps(value) if isinstance(value, bool) else value
+        if isinstance(value, list) and name in separators:
+            value = _join(fault, name, value, separators[name])
         if not isinstance(value, str):
             kind = "null" if value is None else type(value).__name__
-            raise CorpusError(f"{where}: field {name!r}: expected text, found {kind}")
+            raise fault(f"field {name!r}: expected text, found {kind}")
         # JSON may escape half of a surrogate pair, which is no character.
         if "\\u" in line and any("\ud800" <= char <= "\udfff" for char in value):
-            raise CorpusError(f"{where}: field {name!r}: holds half of a surrogate pair")
+            raise fault(f"field {name!r}: holds half of a surrogate pair")
         cells.append(value)
     return tuple(cells)
 
 
-def _field(where: str, found: Mapping[str, Any], name: str) -> Any:
+def _join(fault: _Fault, name: str, items: list[Any], separator: str) -> str:
+    for item in items:
+        if not isinstance(item, str):
+            raise fault(f"field {name!r}: expected a list of texts, found {_shorten(str(item))}")
+        if separator in item:
+            raise fault(f"field {name!r}: {_shorten(item)} holds the separator {separator!r}")
+    return separator.join(items)
+
+
+def _field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
     if name in found:
         return found[name]
     inner: Any = found
@@ -236,7 +273,7 @@ def _field(where: str, found: Mapping[str, Any], name: str) -> Any:
             # The names at the deepest level that is there say most.
             names = list(inner) if isinstance(inner, dict) else []
             shown = ", ".join(_shorten(key) for key in names[:20])
-            raise CorpusError(f"{where}: no field {name!r}; found {shown or 'none'}")
+            raise fault(f"no field {name!r}; found {shown or 'none'}")
         inner = inner[part]
     return inner
 

@@ -12,7 +12,7 @@ import torch
 
 from bertpre.artefacts import read_manifest, write_manifest
 from bertpre.cli.main import main
-from bertpre.config.schema import Model
+from bertpre.config.schema import Finetune, Model
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
@@ -100,15 +100,18 @@ def test_finetune_prints_the_summary_and_the_scores(run, tmp_path, checkpoint, t
     assert lines[0] == "fine-tuning:"
     assert "  train rows: 24" in lines
     assert "  pooling: mean" in lines
-    start = lines.index("\tpart\taccuracy\tmacro-F1\tloss")
-    rows = [line.split("\t") for line in lines[start + 1 :]]
+    start = lines.index("\tpart\taccuracy\tmacro-F1\tMatthews\tloss")
+    rows = [line.split("\t") for line in lines[start + 1 : start + 7]]
     assert [row[:2] for row in rows] == [
         [rows[0][0], "dev"], ["always the commonest", "dev"], ["TF-IDF + linear", "dev"],
         [rows[0][0], "test"], ["always the commonest", "test"], ["TF-IDF + linear", "test"],
     ]  # fmt: skip
     assert rows[0][0] == f"best epoch ({read_manifest(output, 'model')['best_epoch']})"
-    assert rows[1][2:] == ["0.5000", "0.3333", ""]
-    assert rows[2][2:] == ["1.0000", "1.0000", ""]
+    assert rows[1][2:] == ["0.5000", "0.3333", "0.0000", ""]
+    assert rows[2][2:] == ["1.0000", "1.0000", "1.0000", ""]
+    assert lines[start + 7] == "class\tprecision\trecall\tF1\trows"
+    assert [line.split("\t")[0] for line in lines[start + 8 :]] == ["no", "yes"]
+    assert [line.split("\t")[4] for line in lines[start + 8 :]] == ["12", "12"]
     assert "epoch 12: training loss" in ended.err
     assert f"{checkpoint}: " in ended.err
 
@@ -154,7 +157,7 @@ def test_predict_reads_the_column_that_training_read(run, tmp_path, model, table
 
     assert ended.code == 0, ended.err
     assert ended.out == (
-        f"{output}:\n  rows: 24\n  texts cut at the end: 0\n  texts without a token: 0\n"
+        f"{output}:\n  rows: 24\n  texts not read whole: 0\n  texts without a token: 0\n"
     )
     assert output.read_text().splitlines()[0] == "prediction\tno\tyes"
     assert len(output.read_text().splitlines()) == 25
@@ -173,6 +176,85 @@ def test_predict_reads_another_column_on_request(run, tmp_path, model):
     assert (by_flag.code, by_file.code) == (0, 0), by_file.err
     assert (tmp_path / "a.tsv").read_text() == (tmp_path / "b.tsv").read_text()
     assert len((tmp_path / "a.tsv").read_text().splitlines()) == 3
+
+
+def test_predict_reads_standard_input_and_writes_standard_output(tmp_path, model):
+    text = 'id,sentence\n1,the cat\n2,"a dog, likes"\n'
+
+    arguments = ["predict", model, "-", "--output", "-", "--format", "csv"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "bertpre", *arguments],
+        input=text, capture_output=True, text=True, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    assert lines[0] == "prediction\tno\tyes"
+    assert len(lines) == 3
+
+
+def test_predict_averages_models_and_says_so(run, tmp_path, model, table):
+    output = tmp_path / "out.tsv"
+
+    ended = run("predict", model, model, table, "--output", output, "--device", "cpu")
+
+    assert ended.code == 0, ended.err
+    assert "  models averaged: 2\n" in ended.out
+
+
+def test_predict_says_how_many_rows_could_not_be_read(run, tmp_path, model):
+    table = tmp_path / "in.csv"
+    table.write_text("id,sentence\n1,the cat\n2\n")
+
+    refused = run("predict", model, table, "--output", tmp_path / "a.tsv")
+    skipped = run("predict", model, table, "--output", tmp_path / "a.tsv", "--on-bad-rows", "skip")
+
+    assert "line 3: found 1 column, expected at least 2: '2'" in refused.err
+    assert skipped.code == 0, skipped.err
+    assert "  rows without a prediction: 1\n" in skipped.out
+
+
+def test_finetune_on_pairs_and_numbers_in_folds(run, tmp_path, checkpoint):
+    table = tmp_path / "pairs.tsv"
+    rows = [f"the cat {'sees ' * (n % 3)}\ta dog\t{0.5 + n % 3}" for n in range(24)]
+    table.write_text("\n".join(["a\tb\tscore", *rows]) + "\n")
+
+    ended = run("finetune", checkpoint, "--train", table, "--output", tmp_path / "model",
+                "--text-column", "a", "--pair-column", "b", "--label-column", "score",
+                "--task", "regression", "--folds", "2", "--seeds", "2", "--no-baseline",
+                "--num-epochs", "1", "--learning-rate", "3e-3", "--device", "cpu")  # fmt: skip
+    predicted = run("predict", tmp_path / "model", table, "--output", tmp_path / "out.tsv")
+
+    lines = ended.out.splitlines()
+    assert ended.code == 0, ended.err
+    assert "  task: regression: a number (as --task says)" in lines
+    assert "  train rows: 24, in 2 folds, of which each scores once" in lines
+    assert "  trainings: 4, averaged in prediction" in lines
+    start = lines.index("\tpart\tSpearman\tPearson\tRMSE\tloss")
+    assert [line.split("\t")[0] for line in lines[start + 1 :]] == [
+        "mean prediction of 4", "each alone, mean ±sd", "always the mean",
+    ]  # fmt: skip
+    assert "fold-2-seed-1: training 4 of 4" in ended.err
+    assert predicted.code == 0, predicted.err
+    assert "  models averaged: 4\n" in predicted.out
+
+
+def test_every_option_is_a_flag_with_its_default(run):
+    help_text = " ".join(run("finetune", "--help").out.split())
+
+    for name in Finetune.__pydantic_fields__:
+        flag = "no-header" if name == "header" else name.replace("_", "-")
+        assert f"--{flag} " in help_text
+    for flag, default in [
+        ("--folds", ""), ("--seeds", "1"), ("--long-texts", "head"), ("--label-separator", ","),
+        ("--class-weights", "none"), ("--focal-gamma", "0.0"), ("--layer-decay", "1.0"),
+        ("--early-stopping", ""), ("--adversarial-epsilon", "0.0"), ("--ema-decay", "0.0"),
+        ("--baseline / --no-baseline", ""), ("--on-bad-rows", "error"), ("--task", ""),
+        ("--dev-fraction", "0.1"), ("--metric", ""), ("--label-smoothing", "0.0"),
+    ]:  # fmt: skip
+        rest = help_text.partition(f"{flag} ")[2]
+        assert rest, flag
+        assert not default or f"[default: {default}]" in rest[:300], flag
 
 
 def test_predict_refuses_an_existing_output_and_replaces_it_on_request(run, tmp_path, model, table):

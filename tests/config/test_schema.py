@@ -56,10 +56,16 @@ pretrain.max_epochs pretrain.max_tokens pretrain.max_hours pretrain.early_stoppi
 pretrain.initial_global_batch_size pretrain.batch_ramp_ratio pretrain.final_mlm_probability
 pretrain.reset_embeddings pretrain.gradient_checkpointing
 pretrain.max_steps pretrain.global_batch_size pretrain.mlm_probability
-finetune.format finetune.text_column finetune.label_column finetune.header
-finetune.dev_fraction finetune.max_seq_length finetune.learning_rate finetune.num_epochs
+finetune.task finetune.format finetune.text_column finetune.pair_column finetune.label_column
+finetune.label_separator finetune.header finetune.quoting finetune.encoding
+finetune.on_bad_bytes finetune.on_bad_rows
+finetune.dev_fraction finetune.folds finetune.seeds
+finetune.max_seq_length finetune.long_texts finetune.window_overlap
+finetune.learning_rate finetune.layer_decay finetune.num_epochs
 finetune.batch_size finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
-finetune.hidden_dropout_prob finetune.pooling finetune.from_scratch finetune.device
+finetune.hidden_dropout_prob finetune.label_smoothing finetune.class_weights finetune.focal_gamma
+finetune.adversarial_epsilon finetune.ema_decay finetune.metric finetune.early_stopping
+finetune.pooling finetune.from_scratch finetune.baseline finetune.device
 finetune.precision
 """
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from bertpre.artefacts import check_files, read_manifest
 from bertpre.config.schema import Finetune
@@ -19,15 +19,24 @@ from bertpre.errors import (
     TokenizerError,
     TrainingError,
 )
-from bertpre.finetuning.classifier import default_learning_rate, start_classifier
-from bertpre.finetuning.finetune import Progress, finetune
+from bertpre.finetuning.classifier import (
+    default_learning_rate,
+    pick_training_precision,
+    read_start,
+)
+from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
-from bertpre.finetuning.scores import EpochReport, Scores
+from bertpre.finetuning.results import MemberStart, Progress
+from bertpre.finetuning.scores import EpochReport
 from bertpre.text.tokenizer import Tokenizer
 
 
+def start_of(folder, **options):
+    return read_start(folder, config=Finetune(**options))
+
+
 def head_of(folder, **options):
-    return start_classifier(folder, num_classes=3, config=Finetune(**options), seed=0)
+    return start_of(folder, **options).build(num_outputs=3, seed=0)
 
 
 def test_a_learnable_task_is_learnt(tiny_model):
@@ -35,7 +44,7 @@ def test_a_learnable_task_is_learnt(tiny_model):
 
     assert metrics["dev"]["accuracy"] >= 0.9
     assert metrics["test"]["accuracy"] >= 0.9
-    assert metrics["dev"].keys() == {"accuracy", "macro_f1", "loss"}
+    assert metrics["dev"].keys() == {"accuracy", "macro_f1", "micro_f1", "matthews", "loss"}
     assert metrics["baselines"].keys() == {"majority", "tfidf_linear"}
     assert metrics["baselines"]["tfidf_linear"]["test"]["accuracy"] >= 0.9
     assert metrics["baselines"]["majority"]["test"]["accuracy"] < 0.6
@@ -46,12 +55,15 @@ def test_the_folder_holds_everything_and_its_manifest_says_so(tiny_model, tables
 
     check_files(tiny_model, manifest, content=True)
     assert {path.name for path in tiny_model.iterdir()} == {
+        "classes.tsv",
         "config.json",
         "confusion_matrix.png",
+        "curves.png",
         "dev_predictions.tsv",
         "manifest.json",
         "metrics.json",
         "model.safetensors",
+        "test_predictions.tsv",
         "tokenizer.json",
         "tokenizer_config.json",
         "vocab.txt",
@@ -143,18 +155,20 @@ def test_events_are_the_summary_the_progress_and_the_epochs(
     assert summary["pooling"] == "cls"
     assert int(summary["texts cut at the end"].split()[0]) > 0
     assert updates[-1] == Progress("training", "updates", updates[-1].total, updates[-1].total)
-    assert [event for event in events if isinstance(event, EpochReport)] == list(result.history)
+    (member,) = result.members
+    assert [event for event in events if isinstance(event, EpochReport)] == list(member.history)
+    assert not any(isinstance(event, MemberStart) for event in events)
     assert result.test is None
     assert "test" not in json.loads((tmp_path / "model" / "metrics.json").read_text())
 
 
 def test_weights_of_the_checkpoint_are_the_start_and_new_ones_are_named(tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
-        start = head_of(tiny_checkpoint)
+        model = head_of(tiny_checkpoint)
 
     stored = load_file(tiny_checkpoint / "model.safetensors")
     torch.testing.assert_close(
-        start.model.bert.embeddings.word.weight,
+        model.bert.embeddings.word.weight,
         stored["bert.embeddings.word_embeddings.weight"],
         rtol=0,
         atol=0,  # copied
@@ -164,18 +178,19 @@ def test_weights_of_the_checkpoint_are_the_start_and_new_ones_are_named(tiny_che
 
 def test_from_scratch_takes_the_shape_and_the_vocabulary_alone(tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
-        start = head_of(tiny_checkpoint, from_scratch=True)
+        start = start_of(tiny_checkpoint, from_scratch=True)
+        model = start.build(num_outputs=3, seed=0)
 
     stored = load_file(tiny_checkpoint / "model.safetensors")
-    word = start.model.bert.embeddings.word.weight
+    word = model.bert.embeddings.word.weight
     assert word.shape == stored["bert.embeddings.word_embeddings.weight"].shape
     assert (word != stored["bert.embeddings.word_embeddings.weight"]).any()
-    assert start.tokenizer.fingerprint == Tokenizer.load(tiny_checkpoint).fingerprint
+    assert start.encoder.tokenizer.fingerprint == Tokenizer.load(tiny_checkpoint).fingerprint
     assert "only the shape and the vocabulary are used; all weights are random" in caplog.text
 
 
 def test_dropout_is_that_of_fine_tuning_whatever_pretraining_used(tiny_checkpoint):
-    config = head_of(tiny_checkpoint, hidden_dropout_prob=0.3).model.bert.config
+    config = head_of(tiny_checkpoint, hidden_dropout_prob=0.3).bert.config
 
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.3, 0.3)
 
@@ -197,44 +212,92 @@ def test_pooling_is_cls_where_next_sentences_trained_the_pooler(
 ):
     folder = make_checkpoint(objective=objective, manifest=manifest)
 
-    start = head_of(folder, **options)
+    start = start_of(folder, **options)
 
     assert start.pooling == expected
-    assert (start.model.bert.pooler is not None) == (expected == "cls")
+    model = start.build(num_outputs=3, seed=0)
+    assert (model.bert.pooler is not None) == (expected == "cls")
 
 
 def test_a_new_pooler_is_announced(make_checkpoint, caplog):
     with caplog.at_level("INFO"):
         head_of(make_checkpoint(objective="mlm"), pooling="cls")
 
+    assert "pretraining did not train the pooler, so it starts from random weights" in caplog.text
     assert "bert.pooler.dense.bias, bert.pooler.dense.weight, classifier.bias" in caplog.text
 
 
+def copy_with(folder, target, *, drop=(), **tensors):
+    """Copy a folder without a manifest, with other weights."""
+    shutil.copytree(folder, target)
+    weights = load_file(target / "model.safetensors") | tensors
+    kept = {name: value for name, value in weights.items() if name not in drop}
+    save_file(kept, target / "model.safetensors", metadata={"format": "pt"})
+    return target
+
+
+NSP = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+
+
+def test_a_pooler_that_a_library_wrote_untrained_is_drawn_anew(tmp_path, make_checkpoint, caplog):
+    folder = copy_with(make_checkpoint(manifest=False), tmp_path / "copy", drop=NSP)
+    stored = load_file(folder / "model.safetensors")["bert.pooler.dense.weight"]
+
+    with caplog.at_level("INFO"):
+        model = head_of(folder, pooling="cls")
+
+    assert start_of(folder).pooling == "mean"
+    assert not torch.equal(model.bert.pooler.dense.weight, stored)
+    assert "not used: bert.pooler.dense.bias, bert.pooler.dense.weight" in caplog.text
+
+
+def test_a_pooler_with_a_bias_is_a_trained_one(tmp_path, make_checkpoint, caplog):
+    folder = copy_with(
+        make_checkpoint(manifest=False),
+        tmp_path / "copy",
+        drop=NSP,
+        **{"bert.pooler.dense.bias": torch.full((32,), 0.1)},
+    )
+
+    model = head_of(folder)
+
+    assert torch.equal(model.bert.pooler.dense.bias, torch.full((32,), 0.1))
+    assert caplog.text == ""
+
+
 def test_the_length_is_what_pretraining_saw_or_what_a_plain_folder_allows(make_checkpoint):
-    assert head_of(make_checkpoint()).max_seq_length == 32
-    assert head_of(make_checkpoint(manifest=False)).max_seq_length == 64
+    assert start_of(make_checkpoint()).encoder.max_seq_length == 32
+    assert start_of(make_checkpoint(manifest=False)).encoder.max_seq_length == 64
 
 
 def test_a_longer_length_than_pretraining_saw_is_a_warning(tiny_checkpoint, caplog):
-    assert head_of(tiny_checkpoint, max_seq_length=48).max_seq_length == 48
+    assert start_of(tiny_checkpoint, max_seq_length=48).encoder.max_seq_length == 48
     assert "max_seq_length 48: the checkpoint saw 32 at most" in caplog.text
 
 
 def test_a_longer_length_than_there_are_positions_is_an_error(tiny_checkpoint):
     with pytest.raises(ConfigError, match="max_seq_length: 65, but the encoder has 64 positions —"):
-        head_of(tiny_checkpoint, max_seq_length=65)
+        start_of(tiny_checkpoint, max_seq_length=65)
+
+
+def test_a_length_that_holds_no_pair_is_an_error(tiny_checkpoint):
+    with pytest.raises(
+        ConfigError, match=r"max_seq_length: 4, but \[CLS\] a \[SEP\] b \[SEP\] has 5"
+    ):
+        start_of(tiny_checkpoint, max_seq_length=4, pair_column="other")
 
 
 def test_a_fine_tuned_model_starts_another_task(tiny_model, tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
-        start = head_of(tiny_model)
+        start = start_of(tiny_model)
+        model = start.build(num_outputs=3, seed=0)
 
     stored = load_file(tiny_model / "model.safetensors")
-    assert start.model.classifier.out_features == 3
-    assert (start.pooling, start.max_seq_length) == ("cls", 32)
+    assert model.classifier.out_features == 3
+    assert (start.pooling, start.encoder.max_seq_length) == ("cls", 32)
     assert "not used: classifier.bias, classifier.weight" in caplog.text
     torch.testing.assert_close(
-        start.model.bert.embeddings.word.weight,
+        model.bert.embeddings.word.weight,
         stored["bert.embeddings.word_embeddings.weight"],
         rtol=0,
         atol=0,  # copied
@@ -269,6 +332,13 @@ def test_the_learning_rate_follows_the_width(hidden_size, rate):
     assert default_learning_rate(hidden_size) == pytest.approx(rate)
 
 
+def test_fp16_is_for_pretraining_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
+
+    assert pick_training_precision("auto", torch.device("cuda")) == "fp32"
+    assert pick_training_precision("bf16", torch.device("cuda")) == "bf16"
+
+
 @pytest.mark.parametrize(
     ("rows", "batch_size", "epochs"), [(100_000, 32, 3), (3200, 32, 3), (600, 32, 16), (5, 32, 300)]
 )
@@ -277,19 +347,20 @@ def test_small_tables_get_more_epochs(rows, batch_size, epochs):
 
 
 @pytest.mark.parametrize(
-    ("dev", "best"),
+    ("dev", "metric", "best"),
     [
-        ([(0.5, 1.0), (0.7, 0.9), (0.6, 0.2)], 2),
-        ([(0.7, 0.9), (0.7, 0.8), (0.7, 0.8)], 2),
+        ([(0.5, 1.0), (0.7, 0.9), (0.6, 0.2)], "accuracy", 2),
+        ([(0.7, 0.9), (0.7, 0.8), (0.7, 0.8)], "accuracy", 2),
+        ([(0.5, 1.0), (0.7, 0.9), (0.6, 0.2)], "loss", 3),
     ],
 )
-def test_the_best_epoch_is_by_accuracy_and_then_by_loss(dev, best):
+def test_the_best_epoch_is_by_the_metric_and_then_by_loss(dev, metric, best):
     history = [
-        EpochReport(epoch, 0.0, Scores(accuracy, 0.0, loss))
+        EpochReport(epoch, 0.0, {"accuracy": accuracy, "loss": loss})
         for epoch, (accuracy, loss) in enumerate(dev, start=1)
     ]
 
-    assert best_epoch(history) == best
+    assert best_epoch(history, metric) == best
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(tmp_path, tiny_checkpoint, tables):
@@ -374,4 +445,5 @@ def test_the_first_loss_is_that_of_chance(tmp_path, tiny_checkpoint, tables, rec
         config=dataclasses.replace(recipe, num_epochs=1, learning_rate=1e-9),
     )
 
-    assert result.history[0].train_loss == pytest.approx(math.log(len(result.classes)), rel=0.05)
+    chance = math.log(len(result.labels.names))
+    assert result.members[0].history[0].train_loss == pytest.approx(chance, rel=0.05)

@@ -1,7 +1,11 @@
 """Prediction: a row for each row, in order, whatever is in them, and all or nothing."""
 
+import dataclasses
 import gzip
+import io
+import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -11,9 +15,9 @@ from bertpre.artefacts import read_manifest
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError, DataFormatError
 from bertpre.finetuning import predict as predict_module
-from bertpre.finetuning.batches import encode_texts
-from bertpre.finetuning.classifier import Classifier
-from bertpre.finetuning.predict import PredictReport, predict, prediction_header, prediction_lines
+from bertpre.finetuning.finetune import finetune
+from bertpre.finetuning.inference import Classifier
+from bertpre.finetuning.predict import PredictReport, predict
 
 FP32 = Finetune(device="cpu", precision="fp32")
 
@@ -25,6 +29,15 @@ def rows_of(path):
 @pytest.fixture(scope="module")
 def classifier(tiny_model):
     return Classifier.load(tiny_model, device=torch.device("cpu"), precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def other_model(tmp_path_factory, tiny_checkpoint, tables, recipe):
+    """A model of the same labels, hardly trained."""
+    folder = tmp_path_factory.mktemp("other") / "model"
+    config = dataclasses.replace(recipe, num_epochs=1)
+    finetune(tiny_checkpoint, train=tables / "train.tsv", output=folder, config=config, seed=9)
+    return folder
 
 
 def test_every_row_gets_a_prediction_in_order(tmp_path, tiny_model, tables):
@@ -61,9 +74,11 @@ def test_odd_rows_are_rows(tmp_path, tiny_model, classifier):
     report = predict(tiny_model, table, output=output, config=FP32)
 
     found = rows_of(output)[1:]
-    assert report == PredictReport(num_rows=len(texts), num_truncated=1, num_empty=3)
-    encoded = encode_texts(classifier.tokenizer, texts, max_seq_length=32)
-    expected = np.exp(classifier.log_probabilities(encoded))
+    assert report == PredictReport(
+        num_rows=len(texts), num_models=1, num_truncated=1, num_windowed=0, num_empty=3,
+        num_skipped=0,
+    )  # fmt: skip
+    expected = classifier.readings(classifier.encoder.texts(texts))
     shares = np.array([row[1:] for row in found], dtype=float)
     np.testing.assert_allclose(shares, expected, atol=2e-6)  # six places are shown
     assert found[0] == found[1] == found[7]  # [CLS] [SEP]
@@ -157,14 +172,77 @@ def test_only_a_fine_tuned_model_predicts(tmp_path, tiny_checkpoint, tables):
         predict(tiny_checkpoint, tables / "test.tsv", output=tmp_path / "out.tsv")
 
 
-def test_a_row_is_the_likeliest_class_and_six_places_of_each():
-    classes = ["no", "yes, really"]
+def test_several_models_are_averaged(tmp_path, tiny_model, other_model, tables):
+    outputs = [tmp_path / name for name in ("one.tsv", "other.tsv", "both.tsv")]
+    for models, output in zip((tiny_model, other_model, [tiny_model, other_model]), outputs,
+                              strict=True):  # fmt: skip
+        report = predict(models, tables / "test.tsv", output=output, config=FP32)
 
-    assert prediction_header(classes) == "prediction\tno\tyes, really"
-    assert list(prediction_lines(classes, np.array([[0.25, 0.75], [1 / 3, 2 / 3]]))) == [
-        "yes, really\t0.250000\t0.750000",
-        "yes, really\t0.333333\t0.666667",
-    ]
+    one, other, both = (
+        np.array([row[1:] for row in rows_of(path)[1:]], dtype=float) for path in outputs
+    )
+    assert report.num_models == 2
+    np.testing.assert_allclose(both, (one + other) / 2, atol=2e-6)  # six places are shown
+    assert np.abs(one - other).max() > 0.01
+
+
+def test_models_of_other_labels_are_not_averaged(tmp_path, tiny_model, tables):
+    other = tmp_path / "other"
+    shutil.copytree(tiny_model, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["classes"] = manifest["classes"][::-1]
+    (other / "manifest.json").write_text(json.dumps(manifest))
+
+    with pytest.raises(ConfigError, match=r"other: does not predict what .*model does: classifi"):
+        predict([tiny_model, other], tables / "test.tsv", output=tmp_path / "out.tsv")
+
+
+def test_rows_that_cannot_be_read_keep_their_places_on_request(tmp_path, tiny_model):
+    table = tmp_path / "in.jsonl"
+    table.write_text('oops\n{"text": "the cat"}\n{"body": 1}\n{"text": "a dog"}\n{}\n')
+
+    with pytest.raises(CorpusError, match=r"in.jsonl: line 1: not valid JSON"):
+        predict(tiny_model, table, output=tmp_path / "out.tsv", config=FP32)
+    config = dataclasses.replace(FP32, on_bad_rows="skip")
+    report = predict(tiny_model, table, output=tmp_path / "out.tsv", config=config)
+
+    found = rows_of(tmp_path / "out.tsv")[1:]
+    assert (report.num_rows, report.num_skipped) == (5, 3)
+    assert [bool(row[0]) for row in found] == [False, True, False, True, False]
+    assert {len(row) for row in found} == {5}  # a prediction and four classes
+
+
+def test_a_table_of_unreadable_rows_alone_has_empty_predictions(tmp_path, tiny_model):
+    table = tmp_path / "in.jsonl"
+    table.write_text("oops\noops\n")
+
+    config = dataclasses.replace(FP32, on_bad_rows="skip")
+    report = predict(tiny_model, table, output=tmp_path / "out.tsv", config=config)
+
+    assert (report.num_rows, report.num_skipped) == (2, 2)
+
+
+def test_huge_cells_make_small_chunks(tmp_path, tiny_model, tables, monkeypatch):
+    done = []
+    monkeypatch.setattr(predict_module, "_CHUNK_CHARACTERS", 100)
+
+    predict(
+        tiny_model, tables / "dev.tsv", output=tmp_path / "out.tsv", config=FP32,
+        on_rows=done.append,
+    )  # fmt: skip
+
+    assert len(done) > 5
+    assert done[-1] == 24
+
+
+def test_an_open_file_is_written_to(tiny_model, tables):
+    file = io.StringIO()
+
+    predict(tiny_model, tables / "dev.tsv", output=file, config=FP32)
+
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("prediction\t")
+    assert len(lines) == 25
 
 
 @pytest.mark.parity
@@ -176,27 +254,22 @@ def test_transformers_loads_the_folder_and_gives_the_same_logits(tiny_model, cla
 
     inputs = tokenize(texts, padding=True, truncation=True, max_length=32, return_tensors="pt")
     with torch.no_grad():
-        expected = theirs(**inputs).logits.log_softmax(dim=1).numpy()
+        expected = theirs(**inputs).logits.numpy()
 
-    encoded = encode_texts(classifier.tokenizer, texts, max_seq_length=32)
-    found = classifier.log_probabilities(encoded)
+    found = classifier.logits(classifier.encoder.texts(texts))
     # fp32 sums in another order.
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert tuple(theirs.config.id2label[i] for i in range(len(classifier.classes))) == (
-        classifier.classes
-    )
+    names = classifier.labels.names
+    assert tuple(theirs.config.id2label[i] for i in range(len(names))) == names
+    assert theirs.config.problem_type == "single_label_classification"
 
 
-def test_log_probabilities_do_not_depend_on_the_company(classifier):
+def test_probabilities_do_not_depend_on_the_company(classifier):
     texts = ["the cat sees the river.", "a dog", "", "our teacher " * 20]
 
-    together = classifier.log_probabilities(
-        encode_texts(classifier.tokenizer, texts, max_seq_length=32)
-    )
+    together = classifier.readings(classifier.encoder.texts(texts))
 
     for text, expected in zip(texts, together, strict=True):
-        alone = classifier.log_probabilities(
-            encode_texts(classifier.tokenizer, [text], max_seq_length=32)
-        )
+        alone = classifier.readings(classifier.encoder.texts([text]))
         np.testing.assert_allclose(alone[0], expected, atol=1e-5)  # fp32 sums in another order
-        assert math.isclose(np.exp(expected).sum(), 1, abs_tol=1e-5)
+        assert math.isclose(expected.sum(), 1, abs_tol=1e-9)

@@ -1,101 +1,154 @@
-"""Scores against values worked out by hand, and baselines on tables where they are known."""
+"""Scores against values worked out by hand, brute force, and scipy."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from bertpre.finetuning import scores
+from bertpre.finetuning.labels import Labels
 from bertpre.finetuning.scores import (
-    bag_of_words_baseline,
+    choose_thresholds,
+    class_rows,
+    correlation,
     count_confusions,
-    is_small_enough,
-    majority_baseline,
+    decide,
+    ranks,
     score,
-    score_classes,
+    score_decided,
 )
-from bertpre.finetuning.tasks import LabelledTable
+
+CLASSES = Labels(kind="classification", names=("a", "b", "c"))
+NAMES = Labels(kind="multi-label", names=("a", "b"))
+NUMBERS = Labels(kind="regression", names=("value",))
 
 
-def table_of(*rows):
-    texts, labels = zip(*rows, strict=True)
-    return LabelledTable(name="t", texts=texts, labels=labels, lines=tuple(range(1, len(rows) + 1)))
-
-
-def test_macro_f1_is_the_mean_over_all_classes():
+def test_macro_f1_is_the_mean_over_all_classes_and_micro_f1_the_accuracy():
     targets = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 1, 0, 2])
 
-    found = score_classes(predicted, targets, 3)
+    found = score_decided(CLASSES, predicted, targets)
 
     # Class 0: 2 right of 3 predicted and 3 true; class 1: 1 of 2 and 2; class 2: 1 of 1 and 1.
-    assert found.accuracy == pytest.approx(4 / 6)
-    assert found.macro_f1 == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
+    assert found["accuracy"] == found["micro_f1"] == pytest.approx(4 / 6)
+    assert found["macro_f1"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3)
 
 
 def test_a_class_that_is_nowhere_counts_as_zero_without_a_warning():
-    found = score_classes(np.array([0, 1]), np.array([0, 1]), 4)
+    found = score_decided(CLASSES, np.array([0, 1]), np.array([0, 1]))
 
-    assert found == (1.0, 0.5)
+    assert (found["accuracy"], found["macro_f1"]) == (1.0, pytest.approx(2 / 3))
+
+
+def test_matthews_is_the_correlation_of_two_classes():
+    targets, predicted = np.array([1, 1, 1, 0, 0, 0]), np.array([1, 1, 0, 0, 0, 1])
+
+    found = score_decided(CLASSES, predicted, targets)
+
+    # (TP TN - FP FN) / sqrt((TP+FP)(TP+FN)(TN+FP)(TN+FN)) = (4 - 1) / 9
+    assert found["matthews"] == pytest.approx(1 / 3)
 
 
 def test_the_loss_is_the_mean_of_the_true_classes():
-    probabilities = np.array([[0.5, 0.5, 0.0001], [0.1, 0.8, 0.1]])
+    readings = np.array([[0.5, 0.5, 0.0], [0.1, 0.8, 0.1]])
 
-    found = score(np.log(probabilities), np.array([0, 2]))
+    found = score(CLASSES, readings, np.array([0, 2]))
 
-    assert found.loss == pytest.approx(-(math.log(0.5) + math.log(0.1)) / 2)
-    assert found.accuracy == 0.5
+    assert found["loss"] == pytest.approx(-(math.log(0.5) + math.log(0.1)) / 2)
+    assert found["accuracy"] == 0.5
+
+
+def test_a_probability_of_zero_gives_a_finite_loss():
+    found = score(CLASSES, np.array([[1.0, 0.0, 0.0]]), np.array([1]))
+
+    assert found["loss"] == pytest.approx(-math.log(1e-12))
+
+
+def test_several_names_are_scored_by_name_and_by_row():
+    targets = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], dtype=np.float32)
+    readings = np.array([[0.9, 0.2], [0.8, 0.4], [0.1, 0.6], [0.7, 0.9]])
+
+    found = score(NAMES, readings, targets, thresholds=np.array([0.5, 0.5]))
+
+    # a: 2 hits, 3 given, 2 true, F1 4/5; b: 1 hit, 2 given, 2 true, F1 1/2.
+    assert found["macro_f1"] == pytest.approx((4 / 5 + 1 / 2) / 2)
+    assert found["micro_f1"] == pytest.approx(2 * 3 / (5 + 4))
+    assert found["accuracy"] == 1 / 4
+    shares = [0.9, 0.8, 0.8, 0.4, 0.9, 0.4, 0.3, 0.9]
+    assert found["loss"] == pytest.approx(-np.log(shares).mean())
+
+
+def test_thresholds_are_as_good_as_any():
+    generator = np.random.default_rng(0)
+    targets = (generator.random((200, 3)) < [0.2, 0.5, 0.01]).astype(np.float32)
+    readings = np.clip(0.3 * targets + generator.random((200, 3)) * 0.7, 0, 1).round(2)
+
+    found = choose_thresholds(readings, targets)
+
+    def f1(threshold, values, true):
+        given = values >= threshold
+        return 2 * (given * true).sum() / max(given.sum() + true.sum(), 1)
+
+    grid = np.linspace(0, 1, 1001)
+    for column in (0, 1):
+        best = max(f1(t, readings[:, column], targets[:, column]) for t in grid)
+        own = f1(found[column], readings[:, column], targets[:, column])
+        assert own == pytest.approx(best)
+    # The third has too few rows: its threshold is the best of all names together.
+    assert f1(found[2], readings, targets) == pytest.approx(
+        max(f1(t, readings, targets) for t in grid)
+    )
+
+
+def test_names_that_no_row_has_get_a_threshold_of_a_half():
+    assert choose_thresholds(np.full((3, 2), 0.9), np.zeros((3, 2))).tolist() == [0.5, 0.5]
+
+
+def test_decisions_follow_the_kind():
+    readings = np.array([[0.2, 0.7], [0.6, 0.3]])
+
+    assert decide("classification", readings, None).tolist() == [1, 0]
+    assert decide("multi-label", readings, np.array([0.5, 0.3])).tolist() == [[0, 1], [1, 1]]
+    assert decide("regression", readings, None) is readings
+
+
+def test_numbers_are_scored_as_scipy_does():
+    generator = np.random.default_rng(1)
+    true = generator.integers(0, 9, 60).astype(np.float32)[:, None]
+    found = true + generator.normal(0, 3, (60, 1)).round(0)
+
+    scores = score(NUMBERS, found, true)
+
+    assert scores["spearman"] == pytest.approx(stats.spearmanr(found[:, 0], true[:, 0]).statistic)
+    assert scores["pearson"] == pytest.approx(stats.pearsonr(found[:, 0], true[:, 0]).statistic)
+    assert scores["rmse"] == pytest.approx(math.sqrt(scores["loss"]))
+    assert scores["loss"] == pytest.approx(((found - true) ** 2).mean())
+
+
+def test_what_does_not_vary_correlates_with_nothing():
+    assert correlation(np.ones(5), np.arange(5.0)) == 0.0
+
+
+def test_equal_values_share_the_mean_of_their_ranks():
+    values = np.array([3.0, 1.0, 3.0, 2.0])
+
+    assert ranks(values).tolist() == stats.rankdata(values).tolist() == [3.5, 1.0, 3.5, 2.0]
+
+
+def test_each_class_has_a_row():
+    targets, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+
+    rows = class_rows(CLASSES, predicted, targets)
+
+    assert rows == [
+        ("a", 1.0, pytest.approx(2 / 3), pytest.approx(0.8), 3),
+        ("b", 0.5, 1.0, pytest.approx(2 / 3), 1),
+        ("c", 0.0, 0.0, 0.0, 0),
+    ]
+    assert class_rows(NUMBERS, np.zeros((1, 1)), np.zeros((1, 1))) == []
 
 
 def test_confusions_count_true_down_and_predicted_across():
     counts = count_confusions(np.array([0, 1, 1, 2]), np.array([0, 0, 1, 0]), 3)
 
     assert counts.tolist() == [[1, 1, 1], [0, 1, 0], [0, 0, 0]]
-
-
-def test_the_majority_is_that_of_the_training_rows():
-    train = table_of(("x", "b"), ("x", "b"), ("x", "a"))
-    dev = table_of(("x", "a"), ("x", "a"), ("x", "a"), ("x", "b"))
-
-    found = majority_baseline(train, ["a", "b"], {"dev": dev})
-
-    # F1 of b: 1 right of 4 predicted and 1 true = 0.4; of a: 0.
-    assert found["dev"].accuracy == 0.25
-    assert found["dev"].macro_f1 == pytest.approx(0.2)
-
-
-def test_the_bag_of_words_uses_words_of_one_character():
-    train = table_of(*[("x the", "1"), ("y the", "0")] * 5)
-    held_out = table_of(("the x", "1"), ("the y", "0"), ("x", "1"))
-
-    found = bag_of_words_baseline(train, ["0", "1"], {"dev": held_out, "test": train})
-
-    assert found["dev"] == found["test"] == (1.0, 1.0)
-
-
-def test_the_bag_of_words_gives_the_same_each_time():
-    generator = np.random.default_rng(0)
-    rows = [
-        (" ".join(map(str, generator.integers(0, 30, 6))), str(generator.integers(0, 3)))
-        for _ in range(60)
-    ]
-
-    first, second = (
-        bag_of_words_baseline(table_of(*rows[:40]), ["0", "1", "2"], {"dev": table_of(*rows[40:])})
-        for _ in range(2)
-    )
-
-    assert first == second
-
-
-def test_a_baseline_is_for_tables_up_to_a_size(monkeypatch):
-    table = table_of(("1234", "a"), ("5678", "b"))
-
-    monkeypatch.setattr(scores, "MOST_BASELINE_CHARACTERS", 8)
-    assert is_small_enough(table)
-    monkeypatch.setattr(scores, "MOST_BASELINE_CHARACTERS", 7)
-    assert not is_small_enough(table)
-    monkeypatch.undo()
-    monkeypatch.setattr(scores, "MOST_BASELINE_ROWS", 1)
-    assert not is_small_enough(table)

@@ -176,3 +176,18 @@ def test_classification_head_drops_in_training_only(make_config: MakeConfig, pai
     assert not torch.equal(model(pairs.flat), model(pairs.flat))
     model.eval()
     assert torch.equal(model(pairs.flat), model(pairs.flat))
+
+
+def test_classification_logits_are_fp32_whatever_the_precision(
+    make_config: MakeConfig, randomize: Randomize, pairs
+) -> None:
+    model = BertForSequenceClassification(
+        make_config(), vocab_size=50, num_labels=1, pooling="mean"
+    ).eval()
+    randomize(model)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(pairs.flat)
+
+    assert logits.dtype == torch.float32
+    assert not torch.equal(logits, logits.bfloat16().float())

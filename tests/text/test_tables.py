@@ -1,5 +1,6 @@
 """Reading rows: what comes out, and errors that name file, line and what was there."""
 
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertpre.errors import CorpusError
+from bertpre.text.row_error import RowError
 from bertpre.text.tables import Row, format_by_name, read_rows, table_format
 
 
@@ -404,3 +406,51 @@ def test_quoted_names_that_are_kept_say_how_to_read_them(tmp_path):
         list(read_rows(path, format="tsv", header=True, columns=["text"], quoting="none"))
 
     assert error.value.hint == "the names are in quotes: read them with --quoting csv"
+
+
+def test_rows_of_another_width_can_be_collected(tmp_path):
+    path = write(tmp_path / "t.tsv", "text\tlabel\na\t1\nlonely\nb\t2\t3\nc\t4\n")
+    bad: list[RowError] = []
+
+    found = rows(path, "text", "label", on_bad_width=bad.append)
+
+    assert [row.line for row in found] == [2, 5]
+    assert [(error.line, error.problem) for error in bad] == [
+        (3, "found 1 column, expected at least 2: 'lonely'"),
+        (4, "found 3 columns, expected 2 as in line 1: 'b'"),
+    ]
+
+
+def test_lists_in_jsonl_become_one_cell_where_that_is_asked_for(tmp_path):
+    path = write(tmp_path / "t.jsonl", '{"text": "a", "tags": ["x", 1, "y z"]}\n')
+
+    found = rows(path, "text", "tags", format="jsonl", list_separators={"tags": "|"})
+
+    assert found == [Row(1, ("a", "x|1|y z"))]
+    assert refused(path, "tags", format="jsonl", list_separators={"text": "|"}).message.endswith(
+        "line 1: field 'tags': expected text, found list"
+    )
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ('["a", null]', "field 'tags': expected a list of texts, found 'None'"),
+        ('["a|b"]', "field 'tags': 'a|b' holds the separator '|'"),
+    ],
+)
+def test_a_list_that_cannot_become_a_cell_is_a_bad_row(tmp_path, items, message):
+    path = write(tmp_path / "t.jsonl", f'{{"tags": {items}}}\n')
+
+    error = refused(path, "tags", format="jsonl", list_separators={"tags": "|"})
+
+    assert error.message.endswith(message)
+
+
+def test_an_error_of_a_row_crosses_a_process_border_whole(tmp_path):
+    error = refused(write(tmp_path / "t.tsv", "text\tlabel\nlonely\n"), "label")
+
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert (type(copy), copy.line, copy.problem) == (RowError, 2, error.problem)
+    assert (copy.message, copy.hint) == (error.message, error.hint)

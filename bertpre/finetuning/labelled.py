@@ -1,0 +1,268 @@
+"""Labelled tables: every cell as the file has it, and all bad rows told in one message.
+
+No torch: a wrong table is reported before the seconds that importing it takes.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.config.schema import Finetune
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning.labels import (
+    Kind,
+    Labels,
+    cell_fault,
+    find_kind,
+    make_labels,
+    name_lines,
+    name_some,
+    sort_labels,
+)
+from bertpre.text.files import STDIN, Decoding
+from bertpre.text.row_error import RowError
+from bertpre.text.tables import Row, read_rows, table_format
+
+log = logging.getLogger(__name__)
+
+_MOST_PROBLEMS = 5  # kinds of them, in one message
+
+
+class Fault(NamedTuple):
+    """What is wrong with a row.
+
+    Attributes:
+        line: where the row starts, from 1.
+        problem: the same words for the same problem, so that rows can be listed under it.
+    """
+
+    line: int
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledTable:
+    """Rows of a table, every cell as the file has it.
+
+    Args:
+        name: the file, for messages.
+        texts: one text a row.
+        pairs: the second text of each row, if it is a table of pairs.
+        labels: one label a row.
+        lines: the line of the file that each row starts on, from 1.
+        num_skipped: bad rows that were left out.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    pairs: tuple[str, ...] | None = None
+    labels: tuple[str, ...]
+    lines: tuple[int, ...]
+    num_skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "LabelledTable":
+        """Give some of the rows, in the order asked for."""
+
+        def some(cells: Sequence[str]) -> tuple[str, ...]:
+            return tuple(cells[row] for row in rows)
+
+        return LabelledTable(
+            name=self.name,
+            texts=some(self.texts),
+            pairs=None if self.pairs is None else some(self.pairs),
+            labels=some(self.labels),
+            lines=tuple(self.lines[row] for row in rows),
+            num_skipped=self.num_skipped,
+        )
+
+
+def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable, Labels, str]:
+    """Read the table to learn from, and find out what its labels mean.
+
+    Returns:
+        The table, its labels, and the reason for their kind, for people.
+
+    Raises:
+        ConfigError: two of the columns are one.
+        CorpusError: see `read_table`; or too few labels, see `make_labels`.
+    """
+    table, faults = _read(path, config)
+    kind: Kind
+    if config.task == "auto":
+        kind, reason = find_kind(table.labels, separator=config.label_separator)
+    else:
+        kind, reason = config.task, "as --task says"
+    table = _without_faults(table, faults, kind, config)
+    value_name = config.label_column if isinstance(config.label_column, str) else "value"
+    labels = make_labels(
+        table.labels,
+        kind=kind,
+        separator=config.label_separator,
+        value_name=value_name,
+        table=table.name,
+    )
+    return table, labels, reason
+
+
+def read_table(
+    path: str | Path, config: Finetune, labels: Labels, *, train_name: str
+) -> LabelledTable:
+    """Read a table to score.
+
+    Args:
+        path: TSV, CSV, JSON lines or parquet.
+        config: how it is read.
+        labels: those of the training table.
+        train_name: that table, for messages.
+
+    Raises:
+        CorpusError: it cannot be read, has no rows, or has bad rows, which one message lists, and
+            which are not to be skipped; or it has labels that training does not know.
+    """
+    table, faults = _read(path, config)
+    table = _without_faults(table, faults, labels.kind, config)
+    unknown = [labels.unknown(cell) for cell in table.labels]
+    bad = [line for line, names in zip(table.lines, unknown, strict=True) if names]
+    if not bad:
+        return table
+    names = sort_labels(name for row in unknown for name in row)
+    problem = (
+        f"{table.name}: labels that {train_name} does not have: "
+        f"{name_some([repr(name) for name in names])} on {name_lines(bad)}"
+    )
+    if config.on_bad_rows == "skip" and len(bad) < len(table):
+        log.warning("%s: left out", problem)
+        kept = np.array([row for row, names in enumerate(unknown) if not names])
+        return _skipping(table, kept, len(bad))
+    raise CorpusError(
+        f"{problem}; expected one of {name_some([repr(name) for name in labels.names])}",
+        "train on a table that has every class, or remove these rows, or leave them out with "
+        "--on-bad-rows skip",
+    )
+
+
+def read_texts(
+    path: str | Path, config: Finetune, *, on_bad: Callable[[RowError], None] | None = None
+) -> Iterator[Row]:
+    """Read the text or the pair of every row, whatever else the table holds; it may be empty.
+
+    Args:
+        path: the table, or `STDIN`.
+        config: how it is read.
+        on_bad: given the rows that cannot be read, which are then passed over.
+    """
+    columns = [config.text_column]
+    if config.pair_column is not None:
+        columns.append(config.pair_column)
+    return _rows(path, config, columns, on_bad=on_bad)
+
+
+def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault]]:
+    columns: dict[str, str | int] = {"text_column": config.text_column}
+    if config.pair_column is not None:
+        columns["pair_column"] = config.pair_column
+    columns["label_column"] = config.label_column
+    for name, column in columns.items():
+        same = [other for other in columns if columns[other] == column and other != name]
+        if same:
+            raise ConfigError(
+                f"{name} and {same[0]} are both {column!r}",
+                "name each column with --text-column, --pair-column and --label-column",
+            )
+    faults: list[Fault] = []
+
+    def note(error: RowError) -> None:
+        faults.append(Fault(error.line, error.problem))
+
+    rows = list(_rows(path, config, list(columns.values()), on_bad=note))
+    if not rows and not faults:
+        raise CorpusError(f"{path}: has no rows; expected at least one with a text and a label")
+    cells = [row.cells for row in rows]
+    table = LabelledTable(
+        name=str(path),
+        texts=tuple(row[0] for row in cells),
+        pairs=None if config.pair_column is None else tuple(row[1] for row in cells),
+        labels=tuple(row[-1] for row in cells),
+        lines=tuple(row.line for row in rows),
+    )
+    return table, faults
+
+
+def _rows(
+    path: str | Path,
+    config: Finetune,
+    columns: Sequence[str | int],
+    *,
+    on_bad: Callable[[RowError], None] | None,
+) -> Iterator[Row]:
+    path = Path(path)
+    if path == STDIN and config.format == "auto":
+        raise ConfigError(
+            "standard input: has no name that says which kind of table it is",
+            "state it with --format, such as --format tsv",
+        )
+    return read_rows(
+        path,
+        format=table_format(path, config.format),
+        header=config.header,
+        columns=columns,
+        quoting=config.quoting,
+        decoding=Decoding(encoding=config.encoding, on_bad_bytes=config.on_bad_bytes),
+        on_bad_row=on_bad,
+        on_bad_width=on_bad,
+        on_bad_bytes=lambda count: log.warning(
+            "%s: %d sequences of bytes that are not %s", path, count, config.encoding
+        ),
+        list_separators={config.label_column: config.label_separator},
+    )
+
+
+def _without_faults(
+    table: LabelledTable, faults: Sequence[Fault], kind: Kind, config: Finetune
+) -> LabelledTable:
+    """Leave bad rows out if that is wanted, or refuse the table with all of them named."""
+    faults = list(faults)
+    is_bad = np.zeros(len(table), dtype=bool)
+    for row, (text, cell, line) in enumerate(
+        zip(table.texts, table.labels, table.lines, strict=True)
+    ):
+        problems = [cell_fault(cell, kind, config.label_separator)]
+        if table.pairs is None:
+            problems.append("the text is empty" if not text.strip() else None)
+        elif not text.strip() and not table.pairs[row].strip():
+            problems.append("both texts are empty")
+        found = [Fault(line, problem) for problem in problems if problem is not None]
+        is_bad[row] = bool(found)
+        faults += found
+    if not faults:
+        return table
+    lines_of: dict[str, list[int]] = {}
+    for fault in sorted(faults):
+        lines_of.setdefault(fault.problem, []).append(fault.line)
+    told = [f"{problem} on {name_lines(lines)}" for problem, lines in lines_of.items()]
+    message = f"{table.name}: {'; '.join(told[:_MOST_PROBLEMS])}"
+    if len(told) > _MOST_PROBLEMS:
+        message += f"; and {len(told) - _MOST_PROBLEMS:,} more kinds of problem"
+    num_bad = len({fault.line for fault in faults})
+    total = num_bad + int((~is_bad).sum())
+    if config.on_bad_rows == "error" or num_bad == total:
+        raise CorpusError(
+            message,
+            "mend or remove these rows, leave them out with --on-bad-rows skip, or name other "
+            "columns with --text-column, --label-column",
+        )
+    log.warning("%d of %d rows left out: %s", num_bad, total, message)
+    return _skipping(table, np.flatnonzero(~is_bad), num_bad)
+
+
+def _skipping(table: LabelledTable, kept: npt.NDArray[np.int64], num_skipped: int) -> LabelledTable:
+    return dataclasses.replace(table.take(kept), num_skipped=table.num_skipped + num_skipped)
