@@ -182,9 +182,7 @@ def _read(folder: Path) -> _Found:
     tensors = read_weights(folder)
     # With an MLM head in sight, a stored decoder is known for what it repeats.
     as_if = {_MLM_BIAS: torch.empty(0)}
-    names = {
-        given: canonical_name(plain, as_if) for given, plain in plain_names(tensors).items()
-    }
+    names = {given: canonical_name(plain, as_if) for given, plain in plain_names(tensors).items()}
     return _Found(shape, tokenizer, tensors, names)
 
 
@@ -237,7 +235,7 @@ def _is_classifier(found: _Found) -> bool:
     classes = found.shape.raw.get("problem_type") or "single_label_classification"
     return (
         architectures[0] == "BertForSequenceClassification"
-        and (_CLASSIFIER | _POOLER) <= names
+        and names >= _CLASSIFIER | _POOLER
         and classes == "single_label_classification"
         and _num_classes(found) > 1
     )

@@ -91,8 +91,9 @@ def load_hugging_face(
     """Copy tensors with Hugging Face names into the model.
 
     Accepts names with and without ``bert.`` or within another module, the old ``gamma`` and
-    ``beta``, stored position buffers, and a decoder that repeats the word embedding. Heads may be missing or of another size
-    for another task: they stay as they are and are reported as new. The encoder must be whole.
+    ``beta``, stored position buffers, and a decoder that repeats the word embedding. Heads may
+    be missing or of another size for another task: they stay as they are and are reported as new.
+    The encoder must be whole.
 
     Args:
         model: its parameters are overwritten.
@@ -272,10 +273,13 @@ def read_model_config(folder: Path) -> ModelFolder:
                 "bertpre reads BERT encoders only",
             )
     own = ("norm", "position_embeddings") if raw.get("model_type") == "bertpre" else ()
-    values = {"vocab_size": 30_522}  # what the transformers library takes when it is absent
+    values: dict[str, Any] = {
+        "vocab_size": 30_522
+    }  # what the transformers library takes when it is absent
     values |= {key: raw[key] for key in (*_SHARED, *own, "vocab_size") if key in raw}
-    if isinstance(values.get("hidden_act"), str):
-        values["hidden_act"] = _ACTIVATION_NAMES.get(values["hidden_act"], values["hidden_act"])
+    activation = raw.get("hidden_act")
+    if isinstance(activation, str) and activation in _ACTIVATION_NAMES:
+        values["hidden_act"] = _ACTIVATION_NAMES[activation]
     try:
         config = TypeAdapter(schema.Model).validate_python(values)
     except ValidationError as error:
