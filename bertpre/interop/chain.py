@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import MANIFEST, Kind, fingerprint, read_manifest
+from bertpre.artefacts import MANIFEST, Kind, read_manifest
 from bertpre.errors import ConfigError, DataFormatError
 from bertpre.text.tokenizer_files import TOKENIZER_FILES
 from bertpre.training.run_folder import RUN_CONFIG, read_run_config
-
-_WEIGHT_FILES = ("config.json", "model.safetensors", "pytorch_model.bin")
 
 
 class Chain(NamedTuple):
@@ -62,7 +60,7 @@ def find_chain(
         return bool(manifest["fingerprint"] == data_fingerprint)
 
     pieces = [_files(manifest, TOKENIZER_FILES) for _, manifest in checkpoints]
-    weights = [fingerprint(_files(manifest, _WEIGHT_FILES)) for _, manifest in checkpoints]
+    weights = [manifest["fingerprint"] for _, manifest in checkpoints]
 
     def is_tokenizer(manifest: Mapping[str, Any]) -> bool:
         return _files(manifest, TOKENIZER_FILES) in pieces

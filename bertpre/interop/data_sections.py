@@ -72,8 +72,8 @@ def _frequencies(data: PretrainingData) -> Grid:
         ("median", seen[len(seen) // 2 :][:_PIECES_SHOWN]),
         ("rarest", seen[-_PIECES_SHOWN:]),
     ):
-        pieces = [f"{data.tokenizer.tokens[ids[i]]} {counts[i]:,}" for i in chosen]
-        rows.append([name, ", ".join(pieces)])
+        pieces = [f"{data.tokenizer.tokens[ids[i]]} ({counts[i]:,})" for i in chosen]
+        rows.append([name, "  ".join(pieces)])
     never = len(order) - len(seen)
     rows.append(["never in the training text", f"{never:,} of {len(order):,} entries"])
     return Grid("pieces in the training text", ["", "pieces and their counts"], rows)

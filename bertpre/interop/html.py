@@ -2,6 +2,7 @@
 
 import base64
 import html
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -38,7 +39,7 @@ td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: .15rem .6rem;
   align-items: center; max-width: 40rem; font-size: .82rem; }
-.bars i { display: block; background: var(--accent); height: .8rem; min-width: 1px;
+.bars i { display: block; background: var(--accent); height: .8rem;
   border-radius: 2px; opacity: .8; }
 .bars span { text-align: right; font-variant-numeric: tabular-nums; color: var(--soft); }
 .examples p { font: .82rem/1.7 ui-monospace, monospace; margin: .4rem 0; padding: .4rem .7rem;
@@ -47,8 +48,12 @@ td.number, th.number { text-align: right; white-space: nowrap; }
 .examples em { color: var(--accent); font-style: normal; }
 figure { margin: 0; display: inline-block; vertical-align: top; width: 100%; }
 figcaption { font-size: .88rem; font-weight: 600; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(26rem, 1fr)); gap: 1rem;
-  margin-top: 1rem; }
+.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr));
+  gap: 0 2rem; margin-top: .5rem; }
+.columns { columns: 2 26rem; column-gap: 2rem; }
+.columns section { break-inside: avoid; }
+.beside figure { margin-top: 1rem; max-width: 34rem; }
+@media (max-width: 30rem) { .beside { grid-template-columns: 1fr; } }
 img { max-width: 100%; height: auto; }
 summary { cursor: pointer; color: var(--accent); font-size: .88rem; }
 @media print { nav { display: none; } }
@@ -105,24 +110,20 @@ def render_page(
 
 
 def _sections(sections: Sequence[Section]) -> list[str]:
-    """Write sections; curves that follow one another stand side by side."""
-    parts: list[str] = []
-    charts: list[str] = []
-    for section in sections:
-        if isinstance(section, Curves):
-            charts.append(_figure(section.title, draw_curves_svg(section), "svg+xml"))
-            continue
-        parts += _beside(charts)
-        charts = []
-        parts.append(_section(section))
-    return parts + _beside(charts)
-
-
-def _beside(charts: list[str]) -> list[str]:
-    return [f'<div class="charts">{"".join(charts)}</div>'] if charts else []
+    """Write sections; curves, or facts, that follow one another stand side by side."""
+    parts = []
+    for kind, group in itertools.groupby(sections, key=type):
+        written = [_section(section) for section in group]
+        if kind in (Facts, Curves, Picture):
+            style = "columns" if kind is Facts else "beside"
+            written = [f'<div class="{style}">{"".join(written)}</div>']
+        parts += written
+    return parts
 
 
 def _section(section: Section) -> str:
+    if isinstance(section, Curves):
+        return _figure(section.title, draw_curves_svg(section), "svg+xml")
     if isinstance(section, Facts):
         return _facts(section)
     if isinstance(section, Grid):
@@ -132,8 +133,7 @@ def _section(section: Section) -> str:
     if isinstance(section, Examples):
         return _examples(section)
     assert isinstance(section, Picture)
-    picture = _figure("", section.path.read_bytes(), "png", alt=section.title)
-    return f'{_heading(section.title)}\n<div class="charts">{picture}</div>'
+    return _figure(section.title, section.path.read_bytes(), "png")
 
 
 def _heading(title: str) -> str:
@@ -145,8 +145,7 @@ def _facts(facts: Facts) -> str:
         f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
         for name, value in facts.rows.items()
     )
-    table = f"<table><tbody>{rows}</tbody></table>"
-    return _heading(facts.title) + _folded(table, len(facts.rows))
+    return f"<section>{_heading(facts.title)}<table><tbody>{rows}</tbody></table></section>"
 
 
 def _grid(grid: Grid) -> str:
@@ -179,7 +178,7 @@ def _bars(bars: Bars) -> str:
     most = max((count for _, count in bars.bars), default=0) or 1
     rows = "".join(
         f"<span>{html.escape(name)}</span>"
-        f'<i style="width:{100 * count / most:.1f}%"></i><span>{count:,}</span>'
+        f'<i style="width:{100 * count / most:.2f}%"></i><span>{count:,}</span>'
         for name, count in bars.bars
     )
     return f'{_heading(bars.title)}<div class="bars">{rows}</div>'
@@ -195,8 +194,7 @@ def _examples(examples: Examples) -> str:
     return f'{_heading(examples.title)}<div class="examples">{"".join(lines)}</div>'
 
 
-def _figure(title: str, content: bytes, kind: str, alt: str = "") -> str:
-    data = base64.b64encode(content).decode()
-    caption = f"<figcaption>{html.escape(title)}</figcaption>" if title else ""
-    shown = html.escape(alt or title)
-    return f'<figure>{caption}<img alt="{shown}" src="data:image/{kind};base64,{data}"></figure>'
+def _figure(title: str, content: bytes, kind: str) -> str:
+    data, shown = base64.b64encode(content).decode(), html.escape(title)
+    image = f'<img alt="{shown}" src="data:image/{kind};base64,{data}">'
+    return f"<figure><figcaption>{shown}</figcaption>{image}</figure>"

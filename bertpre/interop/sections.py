@@ -8,7 +8,7 @@ from typing import Any
 from bertpre.text.corpus_report import QUANTILES
 
 # Names in reports that end so hold a share of one.
-_SHARES = ("share", "rate", "probability", "fraction", "prob", "ratio", "accuracy")
+_SHARES = ("share", "unk_rate", "probability", "fraction", "prob", "ratio", "accuracy")
 _MOST_ITEMS = 12
 
 
@@ -96,7 +96,8 @@ def describe(title: str, report: Mapping[str, Any]) -> list[Facts]:
         if isinstance(value, Mapping):
             if _is_small(value):
                 rows[shown] = ", ".join(
-                    f"{key}: {write_value(str(key), inside)}" for key, inside in value.items()
+                    f"{str(key).replace('_', ' ')} {write_value(str(key), inside)}"
+                    for key, inside in value.items()
                 )
             else:
                 inner += describe(f"{title}: {shown}", value)

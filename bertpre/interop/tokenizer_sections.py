@@ -9,14 +9,14 @@ from bertpre.artefacts import MANIFEST, read_manifest
 from bertpre.interop.sections import Bars, Facts, Grid, Section, describe, short
 from bertpre.text.tokenizer import Tokenizer
 
-# Shown unless texts are given, those that the vocabulary was evidently not made for left out.
-_SAMPLES = (
+# Shown unless texts are given; those that the vocabulary was evidently not made for are left out.
+_SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
     "敏捷的棕色狐狸跳过懒狗。",
     "Быстрая лиса прыгает через ленивую собаку.",
-    "5900 900 9001",
-    "ACGTTGCAACGT",
 )
+_TOKENS = ("5900 900 9001",)
+_SEQUENCES = ("ACGTTGCAACGT",)
 _PIECES_SHOWN = 24
 _MOST_UNKNOWN = 0.5
 
@@ -43,7 +43,8 @@ def tokenizer_sections(folder: Path, texts: Sequence[str] = ()) -> list[Section]
 def encodings(tokenizer: Tokenizer, texts: Sequence[str] = ()) -> Grid:
     """Show how a tokenizer cuts texts."""
     rows = []
-    for text in texts or _SAMPLES:
+    samples = _TOKENS if tokenizer.is_whole else _SENTENCES
+    for text in texts or (samples if tokenizer.kmer is None else _SEQUENCES):
         ids = tokenizer.encode(text).ids.tolist()
         unknown = ids.count(tokenizer.unk_id)
         if texts or (ids and unknown <= _MOST_UNKNOWN * len(ids)):
