@@ -14,6 +14,7 @@ import typer
 from bertpre import __version__
 from bertpre.cli import (
     build_vocab,
+    embed,
     export,
     fill_mask,
     finetune,
@@ -58,6 +59,7 @@ for name, module in (
     ("finetune", finetune),
     ("predict", predict),
     ("fill-mask", fill_mask),
+    ("embed", embed),
     ("inspect", inspect),
     ("report", report),
     ("import", import_checkpoint),

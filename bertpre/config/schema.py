@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Strict
 
+from bertpre.config.embedding import Embed
 from bertpre.config.fields import Bool, Float, Int, option, section
 from bertpre.config.finetuning import Finetune
 from bertpre.config.reading import TextOptions
@@ -17,6 +18,7 @@ from bertpre.config.token_mode import parse_kmer
 __all__ = [
     "BuildVocab",
     "Config",
+    "Embed",
     "Finetune",
     "MakeData",
     "Model",
@@ -266,3 +268,4 @@ class Config:
     model: Model = Model()
     pretrain: Pretrain = Pretrain()
     finetune: Finetune = Finetune()
+    embed: Embed = Embed()

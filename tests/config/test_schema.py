@@ -58,6 +58,8 @@ finetune.dev_fraction finetune.max_seq_length finetune.learning_rate finetune.nu
 finetune.batch_size finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
 finetune.hidden_dropout_prob finetune.pooling finetune.from_scratch finetune.device
 finetune.precision
+embed.format embed.text_column embed.pair_column embed.header embed.pooling embed.normalize
+embed.max_seq_length embed.device embed.precision
 """
 
 
