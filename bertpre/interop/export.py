@@ -134,7 +134,7 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
     reasons = {
         "pre-norm layers": raw.get("norm") == "pre",
         "sinusoidal positions": raw.get("position_embeddings") == "sinusoidal",
-        "a classifier on the mean of the tokens": raw.get("pooling") == "mean",
+        "classifier on the mean of the tokens": raw.get("pooling") == "mean",
     }
     named = ", ".join(reason for reason, is_so in reasons.items() if is_so)
     raise InteropError(
