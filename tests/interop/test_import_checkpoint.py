@@ -299,7 +299,8 @@ def test_a_real_legacy_token_classifier_comes_in(parity_folder, tmp_path):
     assert len(report.new_entries) == 3
     with np.load(folder / "golden.npz") as golden:
         keep = torch.from_numpy(golden["attention_mask"]).bool()
-        batch = flatten(torch.from_numpy(golden["input_ids"]), keep)
+        ids, segments = (torch.from_numpy(golden[n]) for n in ("input_ids", "token_type_ids"))
+        batch = flatten(ids, keep, segments)
         expected = torch.from_numpy(golden["last_hidden_state"])[keep]
     encoder = load_model(tmp_path / "in")
     assert isinstance(encoder, BertModel)
