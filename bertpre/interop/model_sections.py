@@ -90,8 +90,9 @@ def _origin(manifest: dict[str, Any], raw: dict[str, Any]) -> dict[str, str]:
     for name in ("step", "max_steps", "objective", "max_seq_length", "seed"):
         if manifest.get(name) is not None:
             rows[name.replace("_", " ")] = _plain(manifest[name])
-    if "data" in manifest:
-        rows["data"] = short(manifest["data"])
+    for name in ("data", "init_from"):
+        if manifest.get(name):
+            rows[name.replace("_", " ")] = short(manifest[name])
     if imported is not None:
         rows["imported from"] = short(imported.get("from", ""))
         rows["tensors not used"] = ", ".join(imported.get("unused", [])) or "none"

@@ -61,13 +61,15 @@ def held_out(metrics: list[Row]) -> list[Row]:
 
 
 def _summary(folder: Path, config: Row, metrics: list[Row]) -> dict[str, str]:
-    max_steps = config["pretrain"].get("max_steps")
+    # With --max-hours, the number was settled when the run had started.
+    max_steps = config.get("decided", {}).get("max_steps") or config["pretrain"].get("max_steps")
     last = metrics[-1] if metrics else {}
     is_finished = (folder / "final" / MANIFEST).is_file()
     rows = {
         "state": "finished" if is_finished else "unfinished: the same command goes on from there",
         "steps": f"{last.get('step', 0):,} of {max_steps:,}" if max_steps else "none yet",
         "data": short(config["data"]),
+        "starts from": short(config["init_from"]) if config.get("init_from") else "random weights",
         "seed": str(config["seed"]),
     }
     if last:

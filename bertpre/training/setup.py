@@ -220,6 +220,7 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         unigram_loss=unigram_loss(data),
         facts={
             "data": data.manifest["fingerprint"],
+            "init_from": plan.resolved["init_from"],
             "data_report": data.manifest["report"],
             "data_options": data.index_manifest["options"],
             "pretrain": identity_options(options),
