@@ -109,9 +109,18 @@ class PaddedModel(nn.Module):
         num_rows = batch_size * length
         keep = attention_mask.bool()
         # Padding counts as rows like any other, so that no size depends on a value.
-        layout = Layout(num_rows, num_rows, batch_size, length, None, keep)
-        positions = torch.arange(length, device=input_ids.device).expand(batch_size, length)
         starts = torch.arange(batch_size + 1, device=input_ids.device) * length
+        layout = Layout(
+            cu_seqlens=starts,
+            longest=length,
+            num_tokens=num_rows,
+            num_rows=num_rows,
+            batch_size=batch_size,
+            max_length=length,
+            rows=None,
+            keep=keep,
+        )
+        positions = torch.arange(length, device=input_ids.device).expand(batch_size, length)
         batch = FlatTokens(
             input_ids=input_ids.flatten(),  # (B, T) -> (N,)
             token_type_ids=token_type_ids.flatten(),
