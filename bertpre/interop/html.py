@@ -50,8 +50,9 @@ figure { margin: 0; display: inline-block; vertical-align: top; width: 100%; }
 figcaption { font-size: .88rem; font-weight: 600; }
 .beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr));
   gap: 0 2rem; margin-top: .5rem; }
-.columns { columns: 2 26rem; column-gap: 2rem; }
-.columns section { break-inside: avoid; }
+.columns { columns: 2 26rem; column-gap: 2rem; margin-top: 1rem; }
+.columns section { break-inside: avoid; padding-bottom: 1.25rem; }
+.columns h3 { margin-top: 0; }
 .beside figure { margin-top: 1rem; max-width: 34rem; }
 @media (max-width: 30rem) { .beside { grid-template-columns: 1fr; } }
 img { max-width: 100%; height: auto; }

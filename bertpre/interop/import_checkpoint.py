@@ -284,7 +284,12 @@ def _objective(absent: tuple[str, ...]) -> dict[str, object]:
 
 def _task(classes: tuple[str, ...]) -> dict[str, object]:
     """Say what `bertpre predict` asks a model folder for; tables are read as by default."""
-    return {"classes": list(classes), "pooling": "cls", "options": config_to_dict(Finetune())}
+    return {
+        "task": "classification",
+        "classes": list(classes),
+        "pooling": "cls",
+        "options": config_to_dict(Finetune()),
+    }
 
 
 def _fingerprint(folder: Path) -> str:

@@ -81,7 +81,9 @@ def _intended_use(manifest: Mapping[str, Any]) -> str:
         use = "An encoder without heads: vectors of texts, or a start for fine-tuning."
     else:
         use = "A start for fine-tuning on texts like those it was trained on; filling masks."
-    seen = f" It saw texts of up to {longest} tokens." if longest else ""
+    seen = ""
+    if longest and "imported" not in manifest:
+        seen = f" It saw texts of up to {longest} tokens."
     return f"## Intended use\n\n{use}{seen}\n"
 
 

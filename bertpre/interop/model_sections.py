@@ -55,7 +55,6 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     Raises:
         CheckpointError: config.json or the weights cannot be read.
     """
-    raw = _read_config(folder)
     rows = {
         "labels": f"{len(manifest.get('classes', []))}",
         "pooling": str(manifest.get("pooling", "")),
@@ -69,10 +68,13 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     if "imported" in manifest:
         sections += describe("imported", manifest["imported"])
     sections += [*_scores(folder), *_labels(manifest), *_history(manifest)]
-    if (folder / "confusion_matrix.png").is_file():
-        sections.append(Picture("confusion matrix", folder / "confusion_matrix.png"))
+    pictures = sorted(folder.glob("*.png"))
+    sections += [Picture(path.stem.replace("_", " "), path) for path in pictures]
     sections += describe("recipe", manifest.get("options", {}))
     sections += describe("rows", manifest.get("counts", {}))
+    if manifest.get("members"):  # several models, each in a folder of its own
+        folder = folder / str(manifest["members"][0])
+    raw = _read_config(folder)
     shape = {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}
     return [*sections, Facts("shape", shape), *_weights(folder)]
 
@@ -155,12 +157,21 @@ def _scores(folder: Path) -> list[Section]:
     except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error})", "fine-tune again") from error
     found: list[tuple[str, str, dict[str, Any]]] = []
+    others = {"the model": metrics, **metrics.get("baselines", {}), **metrics.get("members", {})}
     for part in ("dev", "test"):
-        if isinstance(metrics.get(part), dict):
-            found.append(("the model", part, metrics[part]))
-        for name, parts in sorted(metrics.get("baselines", {}).items()):
+        for name, parts in others.items():
             if isinstance(parts, dict) and isinstance(parts.get(part), dict):
                 found.append((name.replace("_", " "), part, parts[part]))
+    sections: list[Section] = [_score_grid("scores", ["", "part"], found)] if found else []
+    for part, classes in sorted(metrics.get("per_class", {}).items()):
+        rows = [(str(name), "", scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
+        sections.append(_score_grid(f"classes, {part} rows", ["label", ""], rows))
+    return sections
+
+
+def _score_grid(
+    title: str, header: list[str], found: list[tuple[str, str, dict[str, Any]]]
+) -> Grid:
     names = {
         name
         for _, _, scores in found
@@ -169,10 +180,14 @@ def _scores(folder: Path) -> list[Section]:
     }
     order = sorted(names, key=lambda name: (name != "accuracy", name != "macro_f1", name))
     rows = [
-        [who, part, *(f"{scores[name]:.4f}" if name in scores else "" for name in order)]
+        [who, part, *(_write_score(scores[name]) if name in scores else "" for name in order)]
         for who, part, scores in found
     ]
-    return [Grid("scores", ["", "part", *(name.replace("_", " ") for name in order)], rows)]
+    return Grid(title, [*header, *(name.replace("_", " ") for name in order)], rows)
+
+
+def _write_score(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _labels(manifest: dict[str, Any]) -> list[Section]:

@@ -57,8 +57,11 @@ def report(
             f"{output}: exists already", "choose another --output, or pass --overwrite"
         )
     chain = find_chain(run, tokenizer=tokenizer, data=data, models=models)
+    pieces = chain.tokenizer
+    if pieces is None and chain.data is not None:
+        pieces = chain.data / "tokenizer"  # a copy without its report
     folders = [
-        ("Tokenizer", chain.tokenizer),
+        ("Tokenizer", pieces),
         ("Data", chain.data),
         ("Run", chain.run),
         *(("Model", model) for model in chain.models),

@@ -199,6 +199,30 @@ def test_a_model_shows_labels_scores_and_history(chain):
     assert picture.path.name == "confusion_matrix.png"
 
 
+def test_a_model_of_several_shows_their_scores_and_those_of_each_class(chain, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(chain / "model", folder)
+    (folder / "fold-1").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).rename(folder / "fold-1" / name)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "members": ["fold-1"]}))
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["members"] = {"fold-1": {"dev": {"accuracy": 0.25, "loss": 1.5}}}
+    metrics["per_class"] = {"dev": {"cat": {"precision": 0.5, "rows": 3}}}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+
+    found = inspect(folder)
+
+    (fold,) = [row for row in grid(found.sections, "scores").rows if row[0] == "fold-1"]
+    assert fold[:3] == ["fold-1", "dev", "0.2500"]
+    classes = grid(found.sections, "classes, dev rows")
+    assert (classes.header, classes.rows) == (
+        ["label", "", "precision", "rows"],
+        [["cat", "", "0.5000", "3"]],
+    )
+
+
 def test_what_is_no_folder_of_ours_is_an_error(tmp_path):
     (tmp_path / "a.txt").write_text("x")
     (tmp_path / "bad").mkdir()
