@@ -35,6 +35,7 @@ from bertpre.model.weights import (
     to_hugging_face,
 )
 from bertpre.text.tokenizer import Tokenizer
+from bertpre.text.tokenizer_files import BACKEND, VOCAB
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,8 @@ def import_checkpoint(
     Raises:
         CheckpointError: the folder holds no BERT, or its parts do not fit each other.
         TokenizerError: its vocabulary cannot be read.
-        InteropError: bertpre wrote the folder, or its vocabulary has entries without a row.
+        InteropError: bertpre wrote the folder, it has no vocabulary, or one with entries that the
+            weights have no row for.
         ConfigError: the output exists.
     """
     folder, output = Path(folder), Path(output)
@@ -178,7 +180,13 @@ def import_checkpoint(
 
 
 def _read(folder: Path) -> _Found:
-    shape, tokenizer = read_model_config(folder), Tokenizer.load(folder)
+    shape = read_model_config(folder)
+    if not any((folder / name).is_file() for name in (VOCAB, BACKEND)):
+        raise InteropError(
+            f"{folder}: has neither {VOCAB} nor {BACKEND}, so nobody can tell what its rows mean",
+            "copy the tokenizer files that the model was trained with into the folder",
+        )
+    tokenizer = Tokenizer.load(folder)
     tensors = read_weights(folder)
     # With an MLM head in sight, a stored decoder is known for what it repeats.
     as_if = {_MLM_BIAS: torch.empty(0)}

@@ -259,10 +259,13 @@ def test_other_networks_and_empty_folders_are_errors(make_foreign, tmp_path):
 
     with pytest.raises(CheckpointError, match=r"none of its \d+ tensors has a name that BERT has"):
         import_checkpoint(foreign, tmp_path / "in")
+    (foreign / "vocab.txt").rename(tmp_path / "vocab.txt")
+    with pytest.raises(InteropError, match=r"has neither vocab.txt nor tokenizer.json, so nobody"):
+        import_checkpoint(foreign, tmp_path / "in")
     with pytest.raises(CheckpointError, match=r"no: there is no such folder; expected a folder"):
         import_checkpoint(tmp_path / "no", tmp_path / "in")
     with pytest.raises(CheckpointError, match=r"vocab.txt: is a file; .* bertpre fetches nothing"):
-        import_checkpoint(foreign / "vocab.txt", tmp_path / "in")
+        import_checkpoint(tmp_path / "vocab.txt", tmp_path / "in")
     assert not (tmp_path / "in").exists()
 
 

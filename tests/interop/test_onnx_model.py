@@ -11,6 +11,8 @@ from bertpre.errors import InteropError
 from bertpre.finetuning.finetune import finetune
 from bertpre.interop import onnx_model
 from bertpre.interop.export import export
+from bertpre.interop.inspection import inspect
+from bertpre.interop.sections import Facts
 from bertpre.model.flat import flatten
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.loading import load_model
@@ -64,6 +66,10 @@ def test_a_checkpoint_gives_logits_and_hidden_states_of_any_batch(onnxruntime, c
     np.testing.assert_allclose(outputs[0][keep.numpy()], expected.numpy(), atol=1e-5)
     assert report.largest_difference is not None
     assert report.largest_difference < 1e-4
+    seen = inspect(tmp_path / "out")
+    assert seen.kind == "onnx"
+    assert isinstance(seen.sections[0], Facts)
+    assert "model.onnx" in seen.sections[0].rows
     card = (tmp_path / "out/README.md").read_text(encoding="utf-8")
     assert 'onnxruntime.InferenceSession("model.onnx")' in card
 
