@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from bertpre.data.dataset import PretrainingData
     from bertpre.data.make_data import make_data
     from bertpre.errors import BertpreError
+    from bertpre.finetuning.embed import embed
     from bertpre.finetuning.fill_mask import fill_mask
     from bertpre.finetuning.finetune import finetune
     from bertpre.finetuning.predict import predict
+    from bertpre.interop.export import export
+    from bertpre.interop.import_checkpoint import import_checkpoint
+    from bertpre.interop.inspection import inspect
+    from bertpre.interop.report import report
     from bertpre.model.bert import BertModel
     from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+    from bertpre.model.loading import load_model
     from bertpre.text.corpus import read_documents
     from bertpre.text.tokenizer import Tokenizer
     from bertpre.text.vocabulary import build_vocab
@@ -34,13 +40,19 @@ _HOME = {
     "PretrainingData": "bertpre.data.dataset",
     "Tokenizer": "bertpre.text.tokenizer",
     "build_vocab": "bertpre.text.vocabulary",
+    "embed": "bertpre.finetuning.embed",
+    "export": "bertpre.interop.export",
     "fill_mask": "bertpre.finetuning.fill_mask",
     "finetune": "bertpre.finetuning.finetune",
+    "import_checkpoint": "bertpre.interop.import_checkpoint",
+    "inspect": "bertpre.interop.inspection",
     "load_config": "bertpre.config.load",
+    "load_model": "bertpre.model.loading",
     "make_data": "bertpre.data.make_data",
     "predict": "bertpre.finetuning.predict",
     "pretrain": "bertpre.training.pretrain",
     "read_documents": "bertpre.text.corpus",
+    "report": "bertpre.interop.report",
 }
 
 __all__ = [
@@ -52,13 +64,19 @@ __all__ = [
     "PretrainingData",
     "Tokenizer",
     "build_vocab",
+    "embed",
+    "export",
     "fill_mask",
     "finetune",
+    "import_checkpoint",
+    "inspect",
     "load_config",
+    "load_model",
     "make_data",
     "predict",
     "pretrain",
     "read_documents",
+    "report",
 ]
 
 

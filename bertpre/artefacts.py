@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
-Kind = Literal["tokenizer", "part", "data", "index", "checkpoint", "model"]
+Kind = Literal["tokenizer", "part", "data", "index", "checkpoint", "model", "onnx"]
 
 MANIFEST = "manifest.json"
 FORMAT = 1  # raised when a folder's layout changes in a way that older code cannot read
@@ -27,6 +27,7 @@ _MADE_BY = {
     "index": "bertpre make-data",
     "checkpoint": "bertpre pretrain",
     "model": "bertpre finetune",
+    "onnx": "bertpre export --to onnx",
 }
 
 

@@ -32,6 +32,21 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def write_someones_bert(folder: Path, vocabulary: Path) -> None:
+    """A BERT as the transformers library saves one."""
+    transformers = pytest.importorskip("transformers")
+    entries = vocabulary.read_text(encoding="utf-8").splitlines()
+    config = transformers.BertConfig(
+        vocab_size=len(entries),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    shutil.copy(vocabulary, folder)
+
+
 def run_block(block: str, extra: dict[str, str]) -> str:
     """Run each line as it stands, but for options that cut the training short."""
     output = ""
@@ -51,18 +66,42 @@ def run_block(block: str, extra: dict[str, str]) -> str:
 
 
 def test_the_commands_of_the_readme_run(workplace: Path) -> None:
+<<<<<<< HEAD
     block = "\n".join(blocks("bash"))
+=======
+    shorter = {"pretrain": "--max-steps 3", "finetune": "--num-epochs 1"}
+    own_text, seeing, in_and_out = blocks("bash")
+>>>>>>> refs/heads/interop
 
-    output = run_block(block, {"pretrain": "--max-steps 3", "finetune": "--num-epochs 1"})
+    output = run_block(own_text, shorter)
+    run_block(seeing, {})
+    write_someones_bert(workplace / "someones-bert", workplace / "tokenizer/vocab.txt")
+    run_block(in_and_out, shorter)
 
     assert "done: 3 steps; model in run/final" in output
     rows = (workplace / "predictions.tsv").read_text().splitlines()
     assert rows[0] == "prediction\tbad\tgood"
     assert len(rows) == len((workplace / "unlabelled.tsv").read_text().splitlines())
+    page = (workplace / "report.html").read_text(encoding="utf-8")
+    assert all(f">{name} <small>" in page for name in ("Tokenizer", "Data", "Run", "Model"))
+    assert (workplace / "exported/README.md").is_file()
+
+
+def test_the_stages_run_from_a_notebook(workplace: Path) -> None:
+    notebook, _ = blocks("python")
+    names: dict[str, Any] = {}
+
+    exec(compile(notebook, "README.md", "exec"), names)
+
+    assert len(names["fillings"][0]) == 3
+    assert 0 <= names["result"].dev.accuracy <= 1
+    assert (workplace / "nb/report.html").is_file()
+    assert names["encoder"].config.hidden_size == 128
+    assert len(notebook.splitlines()) < 20
 
 
 def test_one_sentence_can_be_followed_from_text_to_update(workplace: Path) -> None:
-    (block,) = blocks("python")
+    _, block = blocks("python")
     build_vocab = blocks("bash")[0].splitlines()[0]
     run_block(build_vocab, {})
     names: dict[str, Any] = {}

@@ -14,6 +14,10 @@ def command(
         ),
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with one [MASK] or more.")],
+    pair: Annotated[
+        str | None,
+        typer.Option("--pair", metavar="TEXT", help="A second text, seen as the other segment."),
+    ] = None,
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="Tokens to show for each mask.")] = 5,
 ) -> None:
     """Show which tokens a pretrained model expects at each [MASK].
@@ -21,14 +25,17 @@ def command(
     Example: bertpre fill-mask run "The ship left the [MASK] at dawn."
     """
     from bertpre.cli import render
-    from bertpre.finetuning.fill_mask import fill_mask, filled_text
+    from bertpre.finetuning.fill_mask import MASK, fill_mask, filled_text
 
     render.show_log()
-    fillings = fill_mask(checkpoint, text, top_k=top_k)
+    fillings = fill_mask(checkpoint, text, pair=pair, top_k=top_k)
     rows = [
         [number, filling.token, f"{filling.probability:.4f}"]
         for number, candidates in enumerate(fillings, start=1)
         for filling in candidates
     ]
     render.columns("fill-mask", ["mask", "token", "probability"], rows)
-    render.out.print(filled_text(text, fillings))
+    first = text.count(MASK)
+    render.out.print(filled_text(text, fillings[:first]))
+    if pair is not None:
+        render.out.print(filled_text(pair, fillings[first:]))

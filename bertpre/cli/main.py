@@ -12,7 +12,19 @@ from typing import Annotated
 import typer
 
 from bertpre import __version__
-from bertpre.cli import build_vocab, fill_mask, finetune, make_data, predict, pretrain
+from bertpre.cli import (
+    build_vocab,
+    embed,
+    export,
+    fill_mask,
+    finetune,
+    import_checkpoint,
+    inspect,
+    make_data,
+    predict,
+    pretrain,
+    report,
+)
 from bertpre.errors import BertpreError
 
 app = typer.Typer(
@@ -40,8 +52,19 @@ def _bertpre(
     pass
 
 
-for module in (build_vocab, make_data, pretrain, finetune, predict, fill_mask):
-    name = module.__name__.rpartition(".")[2].replace("_", "-")
+for name, module in (
+    ("build-vocab", build_vocab),
+    ("make-data", make_data),
+    ("pretrain", pretrain),
+    ("finetune", finetune),
+    ("predict", predict),
+    ("fill-mask", fill_mask),
+    ("embed", embed),
+    ("inspect", inspect),
+    ("report", report),
+    ("import", import_checkpoint),
+    ("export", export),
+):
     app.command(name, no_args_is_help=True)(module.command)
 
 

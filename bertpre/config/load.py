@@ -138,6 +138,18 @@ def identity_differences(
     return lines
 
 
+def identity_options(config: object) -> dict[str, Any]:
+    """Give the options of a section that its result depends on, as plain nested dicts."""
+    found: dict[str, Any] = {}
+    for name, field in cast(Any, config).__pydantic_fields__.items():
+        value = getattr(config, name)
+        if dataclasses.is_dataclass(field.annotation):
+            found[name] = identity_options(value)
+        elif field.json_schema_extra["identity"]:
+            found[name] = value
+    return found
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Strict
 
+from bertpre.config.embedding import Embed
 from bertpre.config.fields import Bool, Float, Int, option, section
 from bertpre.config.finetuning import Finetune
 from bertpre.config.ngrams import parse_weights
@@ -18,6 +19,7 @@ from bertpre.config.token_mode import parse_kmer
 __all__ = [
     "BuildVocab",
     "Config",
+    "Embed",
     "Finetune",
     "MakeData",
     "Model",
@@ -300,3 +302,4 @@ class Config:
     model: Model = Model()
     pretrain: Pretrain = Pretrain()
     finetune: Finetune = Finetune()
+    embed: Embed = Embed()

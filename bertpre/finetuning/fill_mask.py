@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from bertpre.errors import CheckpointError, CorpusError
-from bertpre.finetuning.batches import flat_batch
 from bertpre.finetuning.classifier import check_vocabulary, read_facts
+from bertpre.model.flat import flatten
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
@@ -31,18 +30,21 @@ class Filling(NamedTuple):
     probability: float
 
 
-def fill_mask(checkpoint: str | Path, text: str, *, top_k: int = 5) -> list[list[Filling]]:
+def fill_mask(
+    checkpoint: str | Path, text: str, *, pair: str | None = None, top_k: int = 5
+) -> list[list[Filling]]:
     """Ask a pretrained model for what each ``[MASK]`` of a text stands for.
 
     Each mask is judged by itself: the likeliest tokens of two masks need not go together.
 
     Args:
         checkpoint: a checkpoint, a run folder or a Hugging Face BERT folder, with an MLM head.
-        text: has at least one ``[MASK]``.
+        text: has at least one ``[MASK]``, or ``pair`` has.
+        pair: a second text; the model sees ``[CLS] text [SEP] pair [SEP]``.
         top_k: tokens to give for each mask, ≥ 1.
 
     Returns:
-        For each mask, its likeliest tokens, the first the likeliest.
+        For each mask, those of the text first, its likeliest tokens, the first the likeliest.
 
     Raises:
         CorpusError: the text has no mask, or more tokens than the encoder has positions.
@@ -50,16 +52,22 @@ def fill_mask(checkpoint: str | Path, text: str, *, top_k: int = 5) -> list[list
         CheckpointError: there is no checkpoint, it has no MLM head, its vocabulary is another
             model's, or its weights are not finite.
     """
-    if MASK not in text:
+    texts = [text] if pair is None else [text, pair]
+    if not any(MASK in part for part in texts):
         raise CorpusError(f"no {MASK} in the text {text!r:.80}", f"write {MASK} where a word is")
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise CorpusError(f"the text is not UTF-8: {text!r:.80}", "set the terminal to UTF-8")
+    for part in texts:
+        if not part.isascii() and any("\ud800" <= character <= "\udfff" for character in part):
+            raise CorpusError(f"the text is not UTF-8: {part!r:.80}", "set the terminal to UTF-8")
     folder = find_checkpoint(checkpoint)
     read_facts(folder)  # which checks the files
     shape = read_model_config(folder)
     tokenizer = Tokenizer.load(folder)
     check_vocabulary(folder, tokenizer, shape.vocab_size)
-    ids = [tokenizer.cls_id, *tokenizer.encode_with_mask(text), tokenizer.sep_id]
+    ids, segments = [tokenizer.cls_id], [0]
+    for number, part in enumerate(texts):
+        mask = tokenizer.tokens[tokenizer.mask_id]  # other people's may have another spelling
+        ids += [*tokenizer.encode_with_mask(part.replace(MASK, mask)), tokenizer.sep_id]
+        segments += [number] * (len(ids) - len(segments))
     most = shape.config.max_position_embeddings
     if len(ids) > most:
         raise CorpusError(
@@ -76,15 +84,18 @@ def fill_mask(checkpoint: str | Path, text: str, *, top_k: int = 5) -> list[list
             "name a folder that pretraining wrote; fine-tuning drops that head",
         )
     model.eval()
-    masks = np.flatnonzero(np.array(ids) == tokenizer.mask_id)
-    batch = flat_batch([np.array(ids, dtype=np.int32)], torch.device("cpu"))
+    row = torch.tensor([ids])  # (1, T)
+    masks = (row[0] == tokenizer.mask_id).nonzero().flatten()
+    batch = flatten(row, torch.ones_like(row), torch.tensor([segments]))
     with torch.inference_mode():
-        logits = model(batch, torch.from_numpy(masks)).mlm
+        logits = model(batch, masks).mlm
         if not bool(logits.isfinite().all()):
             raise CheckpointError(
                 f"{folder}: its weights give no finite scores", "use an earlier checkpoint"
             )
-        best = torch.softmax(logits.float(), dim=1).topk(min(top_k, tokenizer.vocab_size))
+        # Some models have more rows than there are entries.
+        shares = torch.softmax(logits.float(), dim=1)[:, : tokenizer.vocab_size]
+        best = shares.topk(min(top_k, tokenizer.vocab_size))
     return [
         [
             Filling(tokenizer.tokens[number], probability)

@@ -1,6 +1,6 @@
 """What our parameters are called in Hugging Face's BERT; only the fused query-key-value differs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
@@ -57,11 +57,35 @@ def named_parts(
     return parts
 
 
+_EMBEDDING = "embeddings.word_embeddings.weight"
+
+
+def plain_names(names: Iterable[str]) -> dict[str, str]:
+    """Give each name of a file without what a module around the model has put before it.
+
+    ``module.bert.encoder…`` becomes ``bert.encoder…``, ``module.cls…`` becomes ``cls…``, and
+    ``0.auto_model.encoder…`` becomes ``bert.encoder…``. Where it is not one encoder that lies
+    inside something, names stay as they are.
+    """
+    names = list(names)
+    prefixes = [name.removesuffix(_EMBEDDING) for name in names if name.endswith(_EMBEDDING)]
+    if len(prefixes) != 1 or prefixes[0] in ("", "bert."):
+        return {name: name for name in names}
+    inner = prefixes[0]
+    if inner.endswith(".bert."):
+        return {name: name.removeprefix(inner.removesuffix("bert.")) for name in names}
+    return {
+        name: f"bert.{name.removeprefix(inner)}" if name.startswith(inner) else name
+        for name in names
+    }
+
+
 def canonical_name(name: str, parts: Mapping[str, Tensor]) -> str:
     """Turn any spelling of a tensor's name into the one that `named_parts` uses.
 
     Args:
-        name: from a file: without ``bert.``, with ``gamma`` and ``beta``, or a tied copy.
+        name: as `plain_names` gives it: perhaps without ``bert.``, with ``gamma`` and ``beta``,
+            or a tied copy.
         parts: the model's, as a copy only stands for something that the model has.
     """
     for old, new in _OLD_NAMES:

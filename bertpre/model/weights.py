@@ -22,11 +22,12 @@ from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.names import BUFFERS, canonical_name, named_parts
+from bertpre.model.names import BUFFERS, canonical_name, named_parts, plain_names
 
 WEIGHTS = "model.safetensors"
 LEGACY_WEIGHTS = "pytorch_model.bin"
 CONFIG = "config.json"
+OLD_CONFIG = "bert_config.json"  # as Google named it, and older folders still do
 
 # The options that config.json shares with the model section, under the same names.
 _SHARED = tuple(
@@ -34,6 +35,16 @@ _SHARED = tuple(
     for field in dataclasses.fields(cast(Any, schema.Model))
     if field.name not in ("vocab_size", "norm", "position_embeddings")
 )
+
+
+# Weights of other libraries, to say what a folder holds instead.
+_OTHER_WEIGHTS = ("tf_model.h5", "*.ckpt.index", "flax_model.msgpack", "*.onnx")
+# Other names of the same functions.
+_ACTIVATION_NAMES = {
+    "gelu_python": "gelu",
+    "gelu_fast": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+}
 
 
 class LoadReport(NamedTuple):
@@ -79,9 +90,10 @@ def load_hugging_face(
 ) -> LoadReport:
     """Copy tensors with Hugging Face names into the model.
 
-    Accepts names with and without ``bert.``, the old ``gamma`` and ``beta``, stored position
-    buffers, and a decoder that repeats the word embedding. Heads may be missing or of another size
-    for another task: they stay as they are and are reported as new. The encoder must be whole.
+    Accepts names with and without ``bert.`` or within another module, the old ``gamma`` and
+    ``beta``, stored position buffers, and a decoder that repeats the word embedding. Heads may
+    be missing or of another size for another task: they stay as they are and are reported as new.
+    The encoder must be whole.
 
     Args:
         model: its parameters are overwritten.
@@ -95,8 +107,9 @@ def load_hugging_face(
     found: dict[str, Tensor] = {}
     spelled: dict[str, str] = {}
     unused: list[str] = []
+    plain = plain_names(tensors)
     for given, tensor in sorted(tensors.items()):
-        name = canonical_name(given, parts)
+        name = canonical_name(plain[given], parts)
         if name in BUFFERS:
             continue
         if name not in parts:
@@ -128,7 +141,7 @@ def load_hugging_face(
 
 def save_weights(
     folder: Path,
-    model: BertForPreTraining | BertForSequenceClassification,
+    model: BertModel | BertForPreTraining | BertForSequenceClassification,
     *,
     extra_config: Mapping[str, Any] | None = None,
 ) -> None:
@@ -159,38 +172,73 @@ def save_weights(
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read model.safetensors, or else pytorch_model.bin without running code from it.
 
+    A model in several files (``model.safetensors.index.json`` names them) is read as one.
+
     Raises:
         CheckpointError: there is neither, or the file is damaged or holds more than tensors.
     """
-    path, legacy = folder / WEIGHTS, folder / LEGACY_WEIGHTS
-    if path.is_file():
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(
-                f"{path}: not a whole safetensors file ({error})", "copy or download it again"
-            ) from error
-    if not legacy.is_file():
-        raise CheckpointError(
-            f"{folder}: has neither {WEIGHTS} nor {LEGACY_WEIGHTS}",
-            "give a checkpoint, a fine-tuned model or a Hugging Face BERT folder",
-        )
+    for name, read in ((WEIGHTS, _read_safetensors), (LEGACY_WEIGHTS, _read_legacy)):
+        if (folder / name).is_file():
+            return read(folder / name)
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            tensors: dict[str, Tensor] = {}
+            for shard in _shards(index):
+                tensors |= read(shard)
+            return tensors
+    others = sorted(path.name for pattern in _OTHER_WEIGHTS for path in folder.glob(pattern))
+    raise CheckpointError(
+        f"{folder}: has neither {WEIGHTS} nor {LEGACY_WEIGHTS}"
+        + (f", but {', '.join(others)}, which bertpre does not read" if others else ""),
+        "convert it to PyTorch with the transformers library first"
+        if others
+        else "give a checkpoint, a fine-tuned model or a Hugging Face BERT folder",
+    )
+
+
+def _shards(index: Path) -> list[Path]:
     try:
-        content = torch.load(legacy, map_location="cpu", weights_only=True)
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{index}: expected JSON with a weight_map ({error})", "copy or download it again"
+        ) from error
+    shards = [index.parent / str(name) for name in sorted(names, key=str)]
+    missing = [path.name for path in shards if path.parent != index.parent or not path.is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{index}: names files that are not in the folder: {', '.join(missing)}",
+            "copy or download them too",
+        )
+    return shards
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path}: not a whole safetensors file ({error})", "copy or download it again"
+        ) from error
+
+
+def _read_legacy(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
-            f"{legacy}: holds more than tensors, or is damaged; bertpre runs no code from it",
+            f"{path}: holds more than tensors, or is damaged; bertpre runs no code from it",
             f"convert it to {WEIGHTS} where you trust it",
         ) from error
     except (RuntimeError, EOFError, LookupError, ValueError, TypeError, OSError) as error:
         raise CheckpointError(
-            f"{legacy}: not a whole PyTorch file ({type(error).__name__}: {error})",
+            f"{path}: not a whole PyTorch file ({type(error).__name__}: {error})",
             "copy or download it again",
         ) from error
     if not isinstance(content, dict) or not all(
         isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
     ):
-        raise CheckpointError(f"{legacy}: expected names with tensors, found something else")
+        raise CheckpointError(f"{path}: expected names with tensors, found something else")
     return dict(content)
 
 
@@ -201,6 +249,8 @@ def read_model_config(folder: Path) -> ModelFolder:
         CheckpointError: it is missing or malformed, or describes what bertpre does not compute.
     """
     path = folder / CONFIG
+    if not path.is_file() and (folder / OLD_CONFIG).is_file():
+        path = folder / OLD_CONFIG
     if not path.is_file():
         raise CheckpointError(
             f"{folder}: has no {CONFIG}", "give a checkpoint or a Hugging Face BERT folder"
@@ -223,8 +273,13 @@ def read_model_config(folder: Path) -> ModelFolder:
                 "bertpre reads BERT encoders only",
             )
     own = ("norm", "position_embeddings") if raw.get("model_type") == "bertpre" else ()
-    values = {"vocab_size": 30_522}  # what the transformers library takes when it is absent
+    values: dict[str, Any] = {
+        "vocab_size": 30_522
+    }  # what the transformers library takes when it is absent
     values |= {key: raw[key] for key in (*_SHARED, *own, "vocab_size") if key in raw}
+    activation = raw.get("hidden_act")
+    if isinstance(activation, str) and activation in _ACTIVATION_NAMES:
+        values["hidden_act"] = _ACTIVATION_NAMES[activation]
     try:
         config = TypeAdapter(schema.Model).validate_python(values)
     except ValidationError as error:
@@ -239,11 +294,14 @@ def read_model_config(folder: Path) -> ModelFolder:
     return ModelFolder(dataclasses.replace(cast(Any, config), vocab_size=None), vocab_size, raw)
 
 
-def _config_of(model: BertForPreTraining | BertForSequenceClassification) -> dict[str, Any]:
+def _config_of(
+    model: BertModel | BertForPreTraining | BertForSequenceClassification,
+) -> dict[str, Any]:
     """Describe a model as config.json does."""
-    config = model.bert.config
+    bert = model if isinstance(model, BertModel) else model.bert
+    config = bert.config
     content: dict[str, Any] = {name: getattr(config, name) for name in _SHARED}
-    content |= {"vocab_size": model.bert.vocab_size, "pad_token_id": 0, "classifier_dropout": None}
+    content |= {"vocab_size": bert.vocab_size, "pad_token_id": 0, "classifier_dropout": None}
     variant: dict[str, Any] = {}
     if config.norm != "post" or config.position_embeddings != "learned":
         variant |= {"norm": config.norm, "position_embeddings": config.position_embeddings}
@@ -252,8 +310,10 @@ def _config_of(model: BertForPreTraining | BertForSequenceClassification) -> dic
         labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
         content["id2label"] = {str(i): label for i, label in enumerate(labels)}
         content["label2id"] = {label: i for i, label in enumerate(labels)}
-        if model.bert.pooler is None:
+        if bert.pooler is None:
             variant["pooling"] = "mean"
+    elif isinstance(model, BertModel):
+        architecture = "Model"
     else:
         architecture = "ForMaskedLM" if model.nsp is None else "ForPreTraining"
     kind = "bertpre" if variant else "bert"

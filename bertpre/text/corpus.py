@@ -53,7 +53,19 @@ def read_documents(
     on_progress: Callable[[int, int | None], None] | None = None,
     is_quiet: bool = False,
 ) -> Iterator[Document]:
-    """Read documents, each whole; see `read_records` for arguments and errors."""
+    """Read documents, each whole, in the order of the inputs.
+
+    Args:
+        inputs: files, folders, patterns, or "-".
+        options: how they are read: `load_config(...).build_vocab.text`, for one.
+        kmer: see `read_records`.
+        report: counts what is read and what is skipped.
+        on_progress: told the bytes read on disk so far, and in all.
+        is_quiet: see `read_records`.
+
+    Raises:
+        ConfigError, CorpusError: as `read_records`.
+    """
     records = read_records(
         inputs, options, kmer=kmer, report=report, on_progress=on_progress, is_quiet=is_quiet
     )

@@ -43,6 +43,7 @@ class Tokenizer:
         tokens: the piece of each id.
         special_ids: control tokens, which text never encodes to (but [UNK]).
         ordinary_ids: what a random replacement may be: no special token, no "[unused1]" row.
+        kmer: how sequences are cut, if they are.
         fingerprint: tokenizers in which it is equal give equal ids.
         files: what a folder needs to hold this tokenizer.
     """
@@ -64,6 +65,7 @@ class Tokenizer:
         self._cutter = find_cutter(backend, kmer)
         self._memo = PieceMemo(self._cutter, self._encode_new)
 
+        self.kmer = kmer
         self.files = tuple(files)
         by_id = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
         self.tokens = tuple(token for token, _ in by_id)

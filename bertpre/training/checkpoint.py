@@ -21,6 +21,7 @@ from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
 from bertpre.text.tokenizer import Tokenizer
+from bertpre.training.metrics import read_metrics
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import checkpoint_folder
 from bertpre.training.step import LossScale
@@ -101,7 +102,8 @@ def save_checkpoint(
             f"{path}: cannot be written ({error})", "check free space and permissions"
         ) from error
     write_json(trainer / "state.json", asdict(state))
-    _write_model(work, model, tokenizer, {**facts, "step": state.cursor.step})
+    scores = _held_out(run, state.cursor.step)
+    _write_model(work, model, tokenizer, {**facts, **scores, "step": state.cursor.step})
     _put(work, final)
     return final
 
@@ -116,7 +118,7 @@ def save_final(
 ) -> Path:
     """Write the trained model into ``final``, by which a run is known to be finished."""
     work = _new_folder(run / "final")
-    _write_model(work, model, tokenizer, {**facts, "step": step})
+    _write_model(work, model, tokenizer, {**facts, **_held_out(run, step), "step": step})
     _put(work, run / "final")
     return run / "final"
 
@@ -159,6 +161,15 @@ def _write_model(
     save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(work)
     write_manifest(work, "checkpoint", facts)
+
+
+def _held_out(run: Path, step: int) -> dict[str, object]:
+    """Give for a manifest what was measured at this very step, without times."""
+    for row in read_metrics(run):
+        if row["split"] == "eval" and row["step"] == step:
+            kept = row.keys() - {"split", "seconds"}
+            return {"held_out": {name: row[name] for name in sorted(kept)}}
+    return {}
 
 
 def _new_folder(final: Path) -> Path:

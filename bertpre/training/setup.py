@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from bertpre.config.load import identity_options
 from bertpre.config.schema import Config, Pretrain
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import Batch, Cursor, held_out_batches, training_batches
@@ -219,6 +220,10 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         unigram_loss=unigram_loss(data),
         facts={
             "data": data.manifest["fingerprint"],
+            "init_from": plan.resolved["init_from"],
+            "data_report": data.manifest["report"],
+            "data_options": data.index_manifest["options"],
+            "pretrain": identity_options(options),
             "objective": data.objective,
             "max_seq_length": data.max_seq_length,
             "max_steps": max_steps,

@@ -144,3 +144,43 @@ def test_weights_without_finite_scores_are_refused(tiny_checkpoint, tmp_path):
 def test_a_text_that_is_no_utf_8_is_refused(tiny_checkpoint):
     with pytest.raises(CorpusError, match="the text is not UTF-8"):
         fill_mask(tiny_checkpoint, "caf\udce9 [MASK]")
+
+
+@pytest.mark.parity
+def test_the_fillings_of_a_pair_are_those_of_transformers(tiny_checkpoint):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForMaskedLM.from_pretrained(tiny_checkpoint).eval()
+    tokenize = transformers.AutoTokenizer.from_pretrained(tiny_checkpoint)
+    inputs = tokenize("the cat [MASK] the river.", "a [MASK] dog", return_tensors="pt")
+    assert inputs["token_type_ids"].max() == 1
+
+    found = fill_mask(tiny_checkpoint, "the cat [MASK] the river.", pair="a [MASK] dog", top_k=2)
+
+    with torch.no_grad():
+        shares = model(**inputs).logits[0].softmax(dim=1)
+    places = (inputs["input_ids"][0] == tokenize.mask_token_id).nonzero().flatten()
+    assert len(found) == 2
+    for fillings, place in zip(found, places, strict=True):
+        best = shares[place].topk(2)
+        tokens = tokenize.convert_ids_to_tokens(best.indices.tolist())
+        assert [filling.token for filling in fillings] == tokens
+        assert [filling.probability for filling in fillings] == pytest.approx(
+            best.values.tolist(), abs=1e-5
+        )
+
+
+def test_a_mask_in_the_second_text_alone_will_do(tiny_checkpoint):
+    assert len(fill_mask(tiny_checkpoint, "the cat", pair="[MASK]")) == 1
+
+
+def test_a_mask_of_another_spelling_is_written_as_ours(tiny_checkpoint, tmp_path):
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    (folder / "manifest.json").unlink()
+    for name in ("tokenizer.json", "vocab.txt"):
+        path = folder / name
+        path.write_text(path.read_text(encoding="utf-8").replace("[MASK]", "<mask>"), "utf-8")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "mask_token": "<mask>"}))
+
+    assert fill_mask(folder, TEXT) == fill_mask(tiny_checkpoint, TEXT)

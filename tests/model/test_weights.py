@@ -13,6 +13,7 @@ from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.names import plain_names
 from bertpre.model.weights import (
     load_hugging_face,
     read_model_config,
@@ -483,3 +484,92 @@ def test_a_bare_encoder_exchanges_weights_too(build: Build, make_config: MakeCon
     assert_same_weights(encoder, source.bert)
     assert report.new == ()
     assert all(name.startswith("cls.") for name in report.unused)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # What DataParallel, a training wrapper and a sentence encoder put before the names.
+        ("module.bert.", "bert."),
+        ("model.", "bert."),
+        ("0.auto_model.", "bert."),
+        ("bert.", "bert."),
+        ("", ""),
+    ],
+)
+def test_plain_names_drops_what_lies_around_one_encoder(given: str, expected: str) -> None:
+    inside = ["embeddings.word_embeddings.weight", "pooler.dense.bias"]
+
+    found = plain_names([given + name for name in inside])
+
+    assert list(found.values()) == [expected + name for name in inside]
+
+
+def test_plain_names_drops_the_same_from_the_heads() -> None:
+    names = ["module.bert.embeddings.word_embeddings.weight", "module.cls.predictions.bias"]
+
+    assert plain_names(names)[names[1]] == "cls.predictions.bias"
+
+
+def test_plain_names_leaves_two_encoders_and_other_networks_alone() -> None:
+    two = ["a.bert.embeddings.word_embeddings.weight", "b.bert.embeddings.word_embeddings.weight"]
+
+    assert plain_names(two) == {name: name for name in two}
+    # Its name ends like ours, but it is another network.
+    other = "distilbert.embeddings.word_embeddings.weight"
+    assert plain_names([other])[other] == "bert.embeddings.word_embeddings.weight"
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_model_in_several_files_is_read_as_one(
+    legacy: bool, build: Build, tmp_path: Path
+) -> None:
+    tensors = to_hugging_face(build())
+    names = sorted(tensors)
+    parts = [{name: tensors[name] for name in names[i::2]} for i in range(2)]
+    whole = "pytorch_model.bin" if legacy else "model.safetensors"
+    files = [f"part-{i}{Path(whole).suffix}" for i in range(2)]
+    for file, part in zip(files, parts, strict=True):
+        (torch.save if legacy else save_file)(part, tmp_path / file)
+    weight_map = {name: files[i] for i, part in enumerate(parts) for name in part}
+    index = tmp_path / f"{whole}.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+
+    read = read_weights(tmp_path)
+
+    assert read.keys() == tensors.keys()
+    assert all(torch.equal(read[name], tensors[name]) for name in tensors)
+    (tmp_path / files[1]).unlink()
+    with pytest.raises(CheckpointError, match=rf"files that are not in the folder: {files[1]} — "):
+        read_weights(tmp_path)
+    index.write_text("[]")
+    with pytest.raises(CheckpointError, match=r"index.json: expected JSON with a weight_map"):
+        read_weights(tmp_path)
+
+
+def test_weights_of_other_libraries_are_named(tmp_path: Path) -> None:
+    (tmp_path / "tf_model.h5").touch()
+    (tmp_path / "bert_model.ckpt.index").touch()
+
+    with pytest.raises(CheckpointError) as caught:
+        read_weights(tmp_path)
+
+    assert str(caught.value) == (
+        f"{tmp_path}: has neither model.safetensors nor pytorch_model.bin, but "
+        "bert_model.ckpt.index, tf_model.h5, which bertpre does not read — convert it to PyTorch "
+        "with the transformers library first"
+    )
+
+
+def test_other_names_of_an_activation_are_known(tmp_path: Path) -> None:
+    # The tanh form by the names of later versions; see transformers' ACT2FN.
+    write_config(tmp_path, hidden_act="gelu_pytorch_tanh")
+
+    assert read_model_config(tmp_path).config.hidden_act == "gelu_new"
+
+
+def test_the_config_of_2018_has_another_name(tmp_path: Path) -> None:
+    write_config(tmp_path, hidden_size=24, num_attention_heads=2)
+    (tmp_path / "config.json").rename(tmp_path / "bert_config.json")
+
+    assert read_model_config(tmp_path).config.hidden_size == 24

@@ -1,0 +1,47 @@
+"""``bertpre report``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertpre.cli.options import Overwrite
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, from pretrain.")],
+    output: Annotated[Path, typer.Option("--output", help="HTML file to make.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", help="Its tokenizer folder, if not beside RUN.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Its data folder, if not beside RUN.")
+    ] = None,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option("--model", help="A model fine-tuned from it, if not beside RUN; repeatable."),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write one HTML page of the chain: tokenizer, data, run, models, with pictures and tables.
+
+    Folders beside RUN that belong to it are found by their fingerprints.
+
+    Example: bertpre report run --output report.html
+    """
+    from bertpre.cli import render
+    from bertpre.interop.report import report
+
+    render.show_log()
+    result = report(
+        run, output, tokenizer=tokenizer, data=data, models=model or (), overwrite=overwrite
+    )
+    chain = result.chain
+    rows = {
+        "tokenizer": str(chain.tokenizer or "not beside the run; name it with --tokenizer"),
+        "data": str(chain.data or "not beside the run; name it with --data"),
+        "run": str(chain.run),
+        "models": ", ".join(map(str, chain.models)) or "none beside the run; name with --model",
+        "bytes": f"{result.output.stat().st_size:,}",
+    }
+    render.table(f"{output}", rows)

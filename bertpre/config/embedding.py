@@ -1,0 +1,28 @@
+"""The options of sentence vectors."""
+
+from typing import Literal
+
+from bertpre.config.fields import Bool, Int, option, section
+
+
+@section
+class Embed:
+    """Checkpoint and table to one vector a row."""
+
+    format: Literal["auto", "jsonl", "csv", "tsv"] = option(
+        "auto", "Form of the table; auto goes by the file name, before .gz."
+    )
+    text_column: str | Int = option("text", "Column with the text: name, or number from 1.")
+    pair_column: str | Int | None = option(
+        None, "Column with a second text, which the model sees in the same sequence."
+    )
+    header: Bool = option(True, "Whether csv and tsv tables start with a line of column names.")
+    pooling: Literal["mean", "cls"] = option(
+        "mean", "mean of the hidden states of all tokens, or cls: the first one's, of [CLS]."
+    )
+    normalize: Bool = option(False, "Scale each vector to length 1, as cosines want it.")
+    max_seq_length: Int | None = option(
+        None, "Most tokens of a row; default: the longest that training saw.", ge=3
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to compute.")
+    precision: Literal["auto", "fp32", "bf16"] = option("fp32", "As in pretrain.")

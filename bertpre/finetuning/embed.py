@@ -1,0 +1,271 @@
+"""Sentence vectors: a table of texts in, one row of numbers for each out.
+
+Tables may be larger than memory; the output appears when it is whole.
+"""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.config.schema import Embed
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.text.tables import read_rows, table_format
+from bertpre.text.tokenizer import Tokenizer
+from bertpre.training.run_folder import find_checkpoint
+
+_CHUNK_ROWS = 4096  # sorted by length together
+_FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
+_MOST_TOKENS = 16_384  # in one forward pass
+_PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
+_SUFFIXES = (".npy", ".tsv")
+
+Vectors = npt.NDArray[np.float32]
+Texts = Sequence[str]  # of a row: one, or a pair
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedReport:
+    """What was written.
+
+    Args:
+        num_rows: rows of the table, and of the output.
+        size: numbers of a vector.
+        num_truncated: rows that lost tokens at the end of a text.
+    """
+
+    num_rows: int
+    size: int
+    num_truncated: int
+
+
+def embed(
+    model: str | Path,
+    table: str | Path,
+    *,
+    output: str | Path,
+    config: Embed | None = None,
+    overwrite: bool = False,
+    on_rows: Callable[[int], None] = lambda rows: None,
+) -> EmbedReport:
+    """Write a vector for every row of a table.
+
+    Args:
+        model: a checkpoint, a run folder, a fine-tuned or imported model, or a Hugging Face BERT.
+        table: TSV, CSV, JSON lines or parquet; only the text columns are read.
+        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers a row.
+        config: how the table is read, and what a vector is.
+        overwrite: replace an existing file.
+        on_rows: called with the rows done.
+
+    Raises:
+        BertpreError: the output exists, or the model or the table is at fault. Nothing is written
+            then.
+    """
+    config, table, output = config or Embed(), Path(table), Path(output)
+    folder = find_checkpoint(model)
+    _check_output_file(output, table, overwrite=overwrite)
+    texts = _read_texts(table, config)
+    first = list(itertools.islice(texts, _FIRST_ROWS))
+    if not first:
+        raise CorpusError(f"{table}: has no rows; expected at least one with a text")
+    # From here on with PyTorch.
+    from bertpre.finetuning.classifier import check_vocabulary, read_facts
+    from bertpre.model.loading import load_model
+    from bertpre.model.weights import read_model_config
+    from bertpre.training.devices import pick_device, pick_precision
+
+    facts, shape = read_facts(folder), read_model_config(folder)
+    tokenizer = Tokenizer.load(folder)
+    check_vocabulary(folder, tokenizer, shape.vocab_size)
+    positions = shape.config.max_position_embeddings
+    longest = config.max_seq_length or facts.get("max_seq_length", _PLAIN_LENGTH)
+    if (config.max_seq_length or 0) > positions:
+        raise ConfigError(
+            f"embed.max_seq_length: {config.max_seq_length:,}, but the encoder has "
+            f"{positions:,} positions",
+            f"pass --max-seq-length {positions} or less",
+        )
+    device = pick_device(config.device)
+    precision = pick_precision(config.precision, device)
+    encoder = load_model(folder, encoder_only=True).to(device)
+    num_rows = num_truncated = 0
+    with _whole_or_absent(output) as file:
+        writer = _NpyWriter(file) if output.suffix == ".npy" else _TsvWriter(file)
+        for chunk in _chunks(itertools.chain(first, texts)):
+            rows = [_encode(tokenizer, row, min(longest, positions)) for row in chunk]
+            vectors = _compute(encoder, rows, config, device=device, precision=precision)
+            writer.write(vectors)
+            num_truncated += sum(row.is_truncated for row in rows)
+            num_rows += len(rows)
+            on_rows(num_rows)
+        writer.finish()
+    return EmbedReport(
+        num_rows=num_rows, size=shape.config.hidden_size, num_truncated=num_truncated
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A sequence.
+
+    Args:
+        ids: with [CLS] and [SEP].
+        num_first: how many of them are of segment 0.
+        is_truncated: whether tokens are missing.
+    """
+
+    ids: list[int]
+    num_first: int
+    is_truncated: bool
+
+
+def _encode(tokenizer: Tokenizer, texts: Texts, most: int) -> _Row:
+    """Put one text or two between control tokens, the longer one cut first, at its end."""
+    parts = [tokenizer.encode(text).ids.tolist() for text in texts]
+    surplus = sum(map(len, parts)) + 1 + len(parts) - most
+    is_truncated = surplus > 0
+    while surplus > 0:
+        longer = max(parts, key=len)
+        others = [len(part) for part in parts if part is not longer]
+        # Down to the other's length at once, then one at a time.
+        cut = min(surplus, max(1, len(longer) - max(others, default=0)))
+        del longer[len(longer) - cut :]
+        surplus -= cut
+    ids = [tokenizer.cls_id, *parts[0], tokenizer.sep_id]
+    num_first = len(ids)
+    for part in parts[1:]:
+        ids += [*part, tokenizer.sep_id]
+    return _Row(ids, num_first, is_truncated)
+
+
+def _compute(
+    encoder: Any, rows: Sequence[_Row], config: Embed, *, device: Any, precision: Any
+) -> Vectors:
+    """Compute the vectors of some rows, (rows, D), in their order."""
+    import torch
+
+    from bertpre.finetuning.batches import batches_by_length
+    from bertpre.model.flat import FlatTokens
+    from bertpre.model.heads import mean_pool
+    from bertpre.training.devices import autocast
+
+    lengths = np.array([len(row.ids) for row in rows], np.int64)
+    result = np.zeros((len(rows), encoder.config.hidden_size), np.float32)
+    for group in batches_by_length(lengths, most_tokens=_MOST_TOKENS):
+        sizes = lengths[group]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        firsts = np.array([rows[row].num_first for row in group])
+        batch = FlatTokens(
+            input_ids=torch.tensor([id for row in group for id in rows[row].ids], device=device),
+            token_type_ids=torch.from_numpy(
+                (positions >= np.repeat(firsts, sizes)).astype("i8")
+            ).to(device),
+            position_ids=torch.from_numpy(positions).to(device),
+            cu_seqlens=torch.from_numpy(starts.astype(np.int32)).to(device),
+            max_length=int(sizes.max()),
+        )
+        with torch.inference_mode(), autocast(device, precision):
+            hidden = encoder(batch).hidden_states.float()
+            if config.pooling == "cls":
+                vectors = hidden.index_select(0, batch.cu_seqlens[:-1])  # (N, D) -> (B, D)
+            else:
+                vectors = mean_pool(hidden, batch.cu_seqlens, batch.max_length)
+            if config.normalize:
+                vectors = torch.nn.functional.normalize(vectors, dim=1)
+        result[group] = vectors.cpu().numpy()
+    return result
+
+
+def _read_texts(table: Path, config: Embed) -> Iterator[Texts]:
+    columns = [config.text_column]
+    if config.pair_column is not None:
+        columns.append(config.pair_column)
+    form = table_format(table, config.format)
+    for row in read_rows(table, format=form, header=config.header, columns=columns):
+        yield row.cells
+
+
+def _chunks(texts: Iterator[Texts]) -> Iterator[list[Texts]]:
+    while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
+        yield chunk
+
+
+class _NpyWriter:
+    """An ``.npy`` file whose number of rows is only known at the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._shape = file, (0, 0)
+
+    def write(self, vectors: Vectors) -> None:
+        if self._shape == (0, 0):
+            self._shape = (0, vectors.shape[1])
+            self._write_header()
+        self._file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
+        self._shape = (self._shape[0] + len(vectors), vectors.shape[1])
+
+    def finish(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # The format leaves room for the first axis to grow, so the header keeps its size.
+        header = {"descr": "<f4", "fortran_order": False, "shape": self._shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+class _TsvWriter:
+    """A line of numbers a row; nine digits give every fp32 number back."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, vectors: Vectors) -> None:
+        np.savetxt(self._file, vectors, fmt="%.9g", delimiter="\t")
+
+    def finish(self) -> None:
+        pass
+
+
+def _check_output_file(output: Path, table: Path, *, overwrite: bool) -> None:
+    if output.suffix not in _SUFFIXES:
+        raise ConfigError(
+            f"{output}: expected a file name that ends with {' or '.join(_SUFFIXES)}",
+            "choose another --output",
+        )
+    if not output.exists():
+        return
+    if output.is_dir():
+        raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
+    if table.exists() and output.samefile(table):
+        raise ConfigError(f"{output}: is the table to be read", "choose another --output")
+    if not overwrite:
+        raise ConfigError(
+            f"{output}: exists already", "choose another --output, or pass --overwrite"
+        )
+
+
+@contextlib.contextmanager
+def _whole_or_absent(output: Path) -> Iterator[BinaryIO]:
+    unfinished = output.with_name(f".{output.name}.partial")
+    try:
+        file = unfinished.open("wb")
+    except OSError as error:
+        raise ConfigError(
+            f"{output}: cannot be written ({error.strerror})", "choose another --output"
+        ) from error
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,152 @@
+"""Folders for the world outside: the transformers library's, and ONNX.
+
+A checkpoint here is a Hugging Face folder already. Exporting leaves the trainer's state behind,
+states the longest input, adds a model card, and refuses what would load wrongly there.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from bertpre.artefacts import (
+    MANIFEST,
+    Kind,
+    check_files,
+    check_output,
+    fingerprint,
+    read_manifest,
+    stage_folder,
+    write_json,
+    write_manifest,
+)
+from bertpre.errors import DataFormatError, InteropError
+from bertpre.interop.model_card import CARD, write_card
+from bertpre.text.tokenizer import Tokenizer
+from bertpre.text.tokenizer_files import SETTINGS
+from bertpre.training.run_folder import find_checkpoint
+
+log = logging.getLogger(__name__)
+
+Target = Literal["huggingface", "onnx"]
+
+_CONFIG = "config.json"
+_ALSO_COPIED = ("metrics.json", "confusion_matrix.png")  # of a fine-tuned model
+# What write_manifest adds by itself.
+_OWN_FACTS = {"kind", "format", "bertpre", "files", "fingerprint"}
+
+
+class ExportReport(NamedTuple):
+    """What was written.
+
+    Attributes:
+        output: the folder.
+        files: bytes of each file, by name.
+        largest_difference: between the outputs of the ONNX model and ours; None for the
+            transformers library, which gets the same weights.
+    """
+
+    output: Path
+    files: dict[str, int]
+    largest_difference: float | None
+
+
+def export(
+    checkpoint: str | Path,
+    output: str | Path,
+    *,
+    to: Target,
+    encoder_only: bool = False,
+    overwrite: bool = False,
+) -> ExportReport:
+    """Write a checkpoint or a fine-tuned model for use without bertpre.
+
+    Args:
+        checkpoint: a checkpoint, a run folder, a fine-tuned model or an imported folder.
+        output: the folder to make.
+        to: "huggingface", which ``from_pretrained`` of the transformers library loads; or "onnx",
+            model.onnx with batch and length free, compared with ours before it is kept.
+        encoder_only: leave the heads out of the ONNX model.
+        overwrite: replace an exported folder of that name.
+
+    Raises:
+        InteropError: the target cannot express the model, bertpre did not write it, the ONNX
+            libraries are missing, or the ONNX model gives other outputs.
+        BertpreError: the checkpoint is missing or damaged, or the output exists.
+    """
+    folder, output = find_checkpoint(checkpoint), Path(output)
+    manifest = _facts(folder)
+    raw = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    kind: Kind = "onnx" if to == "onnx" else manifest["kind"]
+    check_output(output, kind=kind, overwrite=overwrite)
+    if to == "huggingface":
+        _check_expressible(folder, raw)
+    tokenizer = Tokenizer.load(folder)
+    kmer = tokenizer.kmer
+    if kmer is not None and kmer.stride != kmer.length:
+        log.warning(
+            "other libraries cut no sequences to overlapping %d-mers: give this model text in "
+            "which they are cut already, apart by spaces",
+            kmer.length,
+        )
+    identity = fingerprint([manifest["fingerprint"], to, encoder_only])
+    difference = None
+    with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
+        if to == "onnx":
+            # With PyTorch and the ONNX libraries.
+            from bertpre.interop.onnx_model import write_onnx
+
+            difference = write_onnx(folder, work, encoder_only=encoder_only)
+        else:
+            shutil.copyfile(folder / "model.safetensors", work / "model.safetensors")
+        shutil.copyfile(folder / _CONFIG, work / _CONFIG)
+        tokenizer.save_files(work)
+        _state_longest_input(work / SETTINGS, int(raw["max_position_embeddings"]))
+        for name in _ALSO_COPIED:
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, work / name)
+        write_card(work / CARD, manifest, raw, to=to)
+        facts = {name: value for name, value in manifest.items() if name not in _OWN_FACTS}
+        write_manifest(work, kind, {**facts, "exported_from": manifest["fingerprint"]})
+    files = {path.name: path.stat().st_size for path in sorted(output.iterdir())}
+    return ExportReport(output, files, difference)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    if not (folder / MANIFEST).is_file():
+        raise InteropError(
+            f"{folder}: has no {MANIFEST}, so bertpre did not write it",
+            "bring it in with `bertpre import` first",
+        )
+    try:
+        manifest = read_manifest(folder, "checkpoint")
+    except DataFormatError:
+        manifest = read_manifest(folder, "model")
+    check_files(folder, manifest, content=True)
+    return manifest
+
+
+def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
+    if raw.get("model_type") == "bert":
+        return
+    reasons = {
+        "pre-norm layers": raw.get("norm") == "pre",
+        "sinusoidal positions": raw.get("position_embeddings") == "sinusoidal",
+        "classifier on the mean of the tokens": raw.get("pooling") == "mean",
+    }
+    named = ", ".join(reason for reason, is_so in reasons.items() if is_so)
+    raise InteropError(
+        f"{folder}: BERT of the transformers library has no {named}, so it would compute "
+        "something else",
+        "use it with bertpre, or export it with --to onnx; a fine-tuned model with --pooling cls "
+        "can be exported",
+    )
+
+
+def _state_longest_input(path: Path, positions: int) -> None:
+    """Let the transformers library cut texts to what the model has positions for."""
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    stated = settings.get("model_max_length") or positions
+    write_json(path, {**settings, "model_max_length": min(int(stated), positions)})

@@ -1,0 +1,306 @@
+"""Other people's BERTs: any spelling of the weights in, a folder like those of pretraining out."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bertpre.artefacts import (
+    MANIFEST,
+    Kind,
+    check_output,
+    fingerprint,
+    fingerprint_file,
+    stage_folder,
+    write_manifest,
+)
+from bertpre.config.load import config_to_dict
+from bertpre.config.schema import Finetune
+from bertpre.data.random64 import derive
+from bertpre.errors import CheckpointError, InteropError
+from bertpre.model.bert import BertModel
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.names import canonical_name, plain_names
+from bertpre.model.weights import (
+    CONFIG,
+    ModelFolder,
+    load_hugging_face,
+    read_model_config,
+    read_weights,
+    save_weights,
+    to_hugging_face,
+)
+from bertpre.text.tokenizer import Tokenizer
+from bertpre.text.tokenizer_files import BACKEND, VOCAB
+
+log = logging.getLogger(__name__)
+
+Model = BertModel | BertForPreTraining | BertForSequenceClassification
+
+_WORDS = "bert.embeddings.word_embeddings.weight"
+_MLM_BIAS = "cls.predictions.bias"
+# What makes up each part that an encoder may lack.
+_POOLER = {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
+_MLM_HEAD = {
+    _MLM_BIAS,
+    *(
+        f"cls.predictions.transform.{part}.{kind}"
+        for part in ("dense", "LayerNorm")
+        for kind in ("weight", "bias")
+    ),
+}
+_NSP_HEAD = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+_CLASSIFIER = {"classifier.weight", "classifier.bias"}
+
+_LONGEST_SEQUENCE = 512  # what BERT was trained to; no folder says it
+_SHOWN_ENTRIES = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportReport:
+    """What of a foreign folder was taken.
+
+    Args:
+        output: the folder that was made.
+        kind: "checkpoint", or "model" for a classifier, which `bertpre predict` takes.
+        architecture: the name of that model in the transformers library.
+        shapes: of each tensor that was loaded, by its Hugging Face name.
+        absent: parts that the folder lacks, and so does the output: "pooler", "MLM head",
+            "NSP head".
+        unused: the folder's tensors that the model has no place for, by the folder's names.
+        new_entries: entries of the vocabulary that the weights had no row for; random now.
+        spare_rows: rows of the word embedding that no entry of the vocabulary stands for.
+    """
+
+    output: Path
+    kind: Kind
+    architecture: str
+    shapes: dict[str, tuple[int, ...]]
+    absent: tuple[str, ...]
+    unused: tuple[str, ...]
+    new_entries: tuple[str, ...]
+    spare_rows: int
+
+
+class _Found(NamedTuple):
+    """A foreign folder, read."""
+
+    shape: ModelFolder
+    tokenizer: Tokenizer
+    tensors: dict[str, Tensor]  # by the folder's own names
+    names: dict[str, str]  # the Hugging Face name of each of them
+
+
+def import_checkpoint(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    add_rows: bool = False,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> ImportReport:
+    """Turn a BERT that others trained into a folder that every command here takes.
+
+    The heads that are there decide what it becomes: a checkpoint with one or both pretraining
+    heads, a classifier, or an encoder alone; nothing is made up. Weights become fp32 safetensors
+    under Hugging Face names. No code of the folder is run.
+
+    Args:
+        folder: config.json (or bert_config.json), vocab.txt or tokenizer.json, and weights as
+            safetensors or as a legacy pytorch_model.bin.
+        output: the folder to make.
+        add_rows: give entries of the vocabulary that the weights have no row for a random one.
+        seed: decides these rows.
+        overwrite: replace a folder of that name, if it is of the same kind.
+
+    Raises:
+        CheckpointError: the folder holds no BERT, or its parts do not fit each other.
+        TokenizerError: its vocabulary cannot be read.
+        InteropError: bertpre wrote the folder, it has no vocabulary, or one with entries that the
+            weights have no row for.
+        ConfigError: the output exists.
+    """
+    folder, output = Path(folder), Path(output)
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "there is no such folder"
+        raise CheckpointError(
+            f"{folder}: {what}; expected a folder with {CONFIG}, a vocabulary and weights",
+            "download the model first: bertpre fetches nothing",
+        )
+    if (folder / MANIFEST).is_file() and (folder / CONFIG).is_file():
+        raise InteropError(
+            f"{folder}: bertpre wrote it, so there is nothing to import",
+            "give it to the other commands as it is",
+        )
+    found = _read(folder)
+    kind: Kind = "model" if _is_classifier(found) else "checkpoint"
+    check_output(output, kind=kind, overwrite=overwrite)
+    new_entries = _fit_rows(folder, found, add_rows=add_rows, seed=seed)
+    model = _build(found)
+    report = load_hugging_face(model, found.tensors, source=folder)
+    assert not report.new  # the heads were chosen by what is there
+    absent = tuple(
+        name
+        for name, part in (("pooler", _POOLER), ("MLM head", _MLM_HEAD), ("NSP head", _NSP_HEAD))
+        if not part <= set(report.loaded)
+    )
+    source = _fingerprint(folder)
+    identity = fingerprint([source, add_rows, seed])
+    with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
+        classes = _classes(found.shape.raw, found) if kind == "model" else ()
+        extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
+        if classes:
+            extra["id2label"] = {str(number): name for number, name in enumerate(classes)}
+            extra["label2id"] = {name: number for number, name in enumerate(classes)}
+        save_weights(work, model, extra_config=extra)
+        found.tokenizer.save_files(work)
+        facts = {
+            "imported": {
+                "from": source,
+                "unused": list(report.unused),
+                "new_entries": len(new_entries),
+            },
+            "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
+        }
+        write_manifest(work, kind, facts | (_task(classes) if classes else _objective(absent)))
+    return ImportReport(
+        output=output,
+        kind=kind,
+        architecture=_architecture(model),
+        shapes={name: tuple(part.shape) for name, part in to_hugging_face(model).items()},
+        absent=absent,
+        unused=report.unused,
+        new_entries=new_entries,
+        spare_rows=max(0, _rows(found) - found.tokenizer.vocab_size),
+    )
+
+
+def _read(folder: Path) -> _Found:
+    shape = read_model_config(folder)
+    if not any((folder / name).is_file() for name in (VOCAB, BACKEND)):
+        raise InteropError(
+            f"{folder}: has neither {VOCAB} nor {BACKEND}, so nobody can tell what its rows mean",
+            "copy the tokenizer files that the model was trained with into the folder",
+        )
+    tokenizer = Tokenizer.load(folder)
+    tensors = read_weights(folder)
+    # With an MLM head in sight, a stored decoder is known for what it repeats.
+    as_if = {_MLM_BIAS: torch.empty(0)}
+    names = {given: canonical_name(plain, as_if) for given, plain in plain_names(tensors).items()}
+    return _Found(shape, tokenizer, tensors, names)
+
+
+def _rows(found: _Found) -> int:
+    """Count the rows of the word embedding; what config.json says if there is none."""
+    rows = [len(found.tensors[given]) for given, name in found.names.items() if name == _WORDS]
+    return rows[0] if rows else found.shape.vocab_size
+
+
+def _fit_rows(folder: Path, found: _Found, *, add_rows: bool, seed: int) -> tuple[str, ...]:
+    """Make the embedding's rows and the vocabulary's entries agree; return what has a new row."""
+    rows = _rows(found)
+    if rows != found.shape.vocab_size:
+        log.warning(
+            "%s: %s says vocab_size %s, but the word embedding has %s rows, which count",
+            folder,
+            CONFIG,
+            f"{found.shape.vocab_size:,}",
+            f"{rows:,}",
+        )
+    without = found.tokenizer.tokens[rows:]
+    if not without:
+        return ()
+    named = ", ".join(repr(token) for token in without[:_SHOWN_ENTRIES])
+    named += ", …" if len(without) > _SHOWN_ENTRIES else ""
+    if not add_rows:
+        raise InteropError(
+            f"{folder}: the vocabulary has {found.tokenizer.vocab_size:,} entries, but the word "
+            f"embedding only {rows:,} rows; without one are {named}",
+            "copy the tokenizer files that the model was trained with into the folder; or, if "
+            "these are the right ones, give the others random rows with --add-rows",
+        )
+    for given, name in found.names.items():
+        if name in (_WORDS, _MLM_BIAS):
+            tensor = found.tensors[given].float()
+            fresh = tensor.new_zeros(len(without), *tensor.shape[1:])
+            if name == _WORDS:
+                # The same rows for the embedding and for a decoder that repeats it.
+                generator = torch.Generator().manual_seed(derive(seed, "import rows"))
+                std = found.shape.config.initializer_range
+                nn.init.trunc_normal_(fresh, std=std, a=-2 * std, b=2 * std, generator=generator)
+            found.tensors[given] = torch.cat([tensor, fresh])
+    return without
+
+
+def _is_classifier(found: _Found) -> bool:
+    """Tell whether the folder is a classifier of one label a text."""
+    architectures = found.shape.raw.get("architectures") or ["BertForSequenceClassification"]
+    names = set(found.names.values())
+    classes = found.shape.raw.get("problem_type") or "single_label_classification"
+    return (
+        architectures[0] == "BertForSequenceClassification"
+        and names >= _CLASSIFIER | _POOLER
+        and classes == "single_label_classification"
+        and _num_classes(found) > 1
+    )
+
+
+def _num_classes(found: _Found) -> int:
+    return next(
+        len(found.tensors[given])
+        for given, name in found.names.items()
+        if name == "classifier.bias"
+    )
+
+
+def _classes(raw: Mapping[str, Any], found: _Found) -> tuple[str, ...]:
+    numbers = range(_num_classes(found))
+    names = raw.get("id2label")
+    if isinstance(names, dict) and {str(number) for number in numbers} == set(names):
+        labels = tuple(str(names[str(number)]) for number in numbers)
+        if len(set(labels)) == len(labels):
+            return labels
+    return tuple(f"LABEL_{number}" for number in numbers)  # as the transformers library does
+
+
+def _build(found: _Found) -> Model:
+    config, rows, names = found.shape.config, _rows(found), set(found.names.values())
+    if _is_classifier(found):
+        return BertForSequenceClassification(
+            config, vocab_size=rows, num_labels=_num_classes(found), pooling="cls"
+        )
+    if names >= _MLM_HEAD:
+        return BertForPreTraining(config, vocab_size=rows, with_nsp=names >= _POOLER | _NSP_HEAD)
+    return BertModel(config, vocab_size=rows, with_pooler=names >= _POOLER)
+
+
+def _architecture(model: Model) -> str:
+    if isinstance(model, BertForPreTraining) and model.nsp is None:
+        return "BertForMaskedLM"
+    return type(model).__name__
+
+
+def _objective(absent: tuple[str, ...]) -> dict[str, object]:
+    if "MLM head" in absent:
+        return {"objective": None}
+    return {"objective": "mlm" if "NSP head" in absent else "mlm-nsp"}
+
+
+def _task(classes: tuple[str, ...]) -> dict[str, object]:
+    """Say what `bertpre predict` asks a model folder for; tables are read as by default."""
+    return {
+        "task": "classification",
+        "classes": list(classes),
+        "pooling": "cls",
+        "options": config_to_dict(Finetune()),
+    }
+
+
+def _fingerprint(folder: Path) -> str:
+    """Identify the folder's content: everything in it that the import may depend on."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return fingerprint({path.name: fingerprint_file(path) for path in files})

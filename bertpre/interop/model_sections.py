@@ -1,0 +1,215 @@
+"""A model folder described: shapes and parameters, what made it, labels and scores."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from bertpre.errors import CheckpointError
+from bertpre.interop.sections import Curves, Facts, Grid, Picture, Section, describe, short
+
+_LAYER = re.compile(r"(encoder\.layer\.)\d+\.")
+_MOST_CLASSES = 40
+_SHAPE_NAMES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "vocab_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "norm",
+    "position_embeddings",
+)
+
+
+def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]:
+    """Describe a checkpoint, an imported model or a folder of another library.
+
+    Args:
+        folder: has config.json and weights.
+        manifest: what bertpre knows of it; empty for another library's.
+
+    Raises:
+        CheckpointError: config.json or the weights cannot be read.
+    """
+    raw = _read_config(folder)
+    return [
+        Facts("checkpoint", _origin(manifest, raw)),
+        *_weights(folder),
+        Facts("shape", {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}),
+        *describe("held out, at this step", manifest.get("held_out", {})),
+        *describe("how it was trained", manifest.get("pretrain", {})),
+        *describe("its examples", manifest.get("data_options", {})),
+        *describe("its text", manifest.get("data_report", {})),
+    ]
+
+
+def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]:
+    """Describe a fine-tuned model: labels, scores beside the baselines, history, and the recipe.
+
+    Raises:
+        CheckpointError: config.json or the weights cannot be read.
+    """
+    rows = {
+        "labels": f"{len(manifest.get('classes', []))}",
+        "pooling": str(manifest.get("pooling", "")),
+        "most tokens": str(manifest.get("max_seq_length", "")),
+        "best epoch": str(manifest.get("best_epoch") or ""),
+        "made from": short(manifest.get("from", "")),
+    }
+    sections: list[Section] = [
+        Facts("model", {name: value for name, value in rows.items() if value})
+    ]
+    if "imported" in manifest:
+        sections += describe("imported", manifest["imported"])
+    sections += [*_scores(folder), *_labels(manifest), *_history(manifest)]
+    pictures = sorted(folder.glob("*.png"))
+    sections += [Picture(path.stem.replace("_", " "), path) for path in pictures]
+    sections += describe("recipe", manifest.get("options", {}))
+    sections += describe("rows", manifest.get("counts", {}))
+    if manifest.get("members"):  # several models, each in a folder of its own
+        folder = folder / str(manifest["members"][0])
+    raw = _read_config(folder)
+    shape = {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}
+    return [*sections, Facts("shape", shape), *_weights(folder)]
+
+
+def _plain(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _origin(manifest: dict[str, Any], raw: dict[str, Any]) -> dict[str, str]:
+    rows = {"architecture": ", ".join(raw.get("architectures") or ["not stated"])}
+    if not manifest:
+        return {**rows, "made by": "another library (it has no manifest of bertpre's)"}
+    imported = manifest.get("imported")
+    rows["made by"] = "pretrain" if imported is None else "import"
+    for name in ("step", "max_steps", "objective", "max_seq_length", "seed"):
+        if manifest.get(name) is not None:
+            rows[name.replace("_", " ")] = _plain(manifest[name])
+    for name in ("data", "init_from"):
+        if manifest.get(name):
+            rows[name.replace("_", " ")] = short(manifest[name])
+    if imported is not None:
+        rows["imported from"] = short(imported.get("from", ""))
+        rows["tensors not used"] = ", ".join(imported.get("unused", [])) or "none"
+    rows["fingerprint"] = short(manifest.get("fingerprint", ""))
+    return rows
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        path = folder / "bert_config.json"
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error})", "copy the folder again"
+        ) from error
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{path}: expected a JSON object", "copy the folder again")
+    return raw
+
+
+def _weights(folder: Path) -> list[Section]:
+    """Give the tensors, the layers of the encoder as one; without PyTorch where that will do."""
+    sizes: dict[str, tuple[list[int], int]] = {}
+    for name, shape in sorted(_shapes(folder).items()):
+        shown = _LAYER.sub(r"\1*.", name)
+        sizes[shown] = (shape, sizes.get(shown, (shape, 0))[1] + 1)
+    rows, total = [], 0
+    for name, (shape, times) in sizes.items():
+        parameters = math.prod(shape) * times
+        total += parameters
+        rows.append([name, " x ".join(map(str, shape)), str(times), f"{parameters:,}"])
+    grid = Grid("tensors", ["name", "shape", "times", "parameters"], rows)
+    return [Facts("size", {"parameters": f"{total:,}", "fp32 bytes": f"{4 * total:,}"}), grid]
+
+
+def _shapes(folder: Path) -> dict[str, list[int]]:
+    path = folder / "model.safetensors"
+    if path.is_file():
+        try:
+            with safe_open(path, framework="numpy") as file:
+                names: list[str] = file.keys()
+                return {name: file.get_slice(name).get_shape() for name in names}
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"{path}: not a whole safetensors file ({error})", "copy it again"
+            ) from error
+    from bertpre.model.weights import read_weights
+
+    return {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
+
+
+def _scores(folder: Path) -> list[Section]:
+    path = folder / "metrics.json"
+    if not path.is_file():
+        return []
+    try:
+        metrics = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error})", "fine-tune again") from error
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    others = {"the model": metrics, **metrics.get("baselines", {}), **metrics.get("members", {})}
+    for part in ("dev", "test"):
+        for name, parts in others.items():
+            if isinstance(parts, dict) and isinstance(parts.get(part), dict):
+                found.append((name.replace("_", " "), part, parts[part]))
+    sections: list[Section] = [_score_grid("scores", ["", "part"], found)] if found else []
+    for part, classes in sorted(metrics.get("per_class", {}).items()):
+        rows = [(str(name), "", scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
+        sections.append(_score_grid(f"classes, {part} rows", ["label", ""], rows))
+    return sections
+
+
+def _score_grid(
+    title: str, header: list[str], found: list[tuple[str, str, dict[str, Any]]]
+) -> Grid:
+    names = {
+        name
+        for _, _, scores in found
+        for name, value in scores.items()
+        if isinstance(value, int | float)
+    }
+    order = sorted(names, key=lambda name: (name != "accuracy", name != "macro_f1", name))
+    rows = [
+        [who, part, *(_write_score(scores[name]) if name in scores else "" for name in order)]
+        for who, part, scores in found
+    ]
+    return Grid(title, [*header, *(name.replace("_", " ") for name in order)], rows)
+
+
+def _write_score(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _labels(manifest: dict[str, Any]) -> list[Section]:
+    classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
+    parts = list(counts)
+    rows = [
+        [str(name), *(f"{counts[part].get(name, 0):,}" for part in parts)]
+        for name in classes[:_MOST_CLASSES]
+    ]
+    if len(classes) > _MOST_CLASSES:
+        rows.append([f"and {len(classes) - _MOST_CLASSES:,} more", *("" for _ in parts)])
+    return [Grid("labels", ["label", *(f"{part} rows" for part in parts)], rows)] if rows else []
+
+
+def _history(manifest: dict[str, Any]) -> list[Section]:
+    lines: dict[str, list[tuple[float, float]]] = {"training": [], "dev": []}
+    for epoch in manifest.get("history", []):
+        for name, value in (
+            ("training", epoch.get("train_loss")),
+            ("dev", epoch.get("dev", {}).get("loss")),
+        ):
+            if value is not None:
+                lines[name].append((epoch["epoch"], value))
+    drawn = {name: points for name, points in lines.items() if len(points) > 1}
+    return [Curves("fine-tuning loss", "epoch", drawn)] if drawn else []

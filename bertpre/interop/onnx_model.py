@@ -1,0 +1,216 @@
+"""model.onnx: our own encoder and heads as a graph, and the proof that it computes the same."""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bertpre.errors import InteropError
+from bertpre.model.bert import BertModel
+from bertpre.model.flat import FlatTokens, Layout, flatten
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.loading import Model, load_model
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+ONNX_MODEL = "model.onnx"
+
+_SHAPES = ((1, 5), (2, 16), (3, 40))  # batch and length; the rows of a batch differ in length
+_TOLERANCE = 1e-4  # of the largest output: two runtimes round sums of hundreds of terms differently
+_LARGEST_FILE = (
+    1_500_000_000  # bytes; past 2 GB the format wants the weights in a file of their own
+)
+
+
+def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
+    """Write a model folder's model as model.onnx and compare it with ours at three shapes.
+
+    Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, each (batch, length)
+    int64. Its outputs are what the model has of ``logits`` (a classifier: (batch, classes); an MLM
+    head: (batch, length, vocabulary)), ``seq_relationship_logits`` (batch, 2),
+    ``last_hidden_state`` (batch, length, width) and ``pooler_output`` (batch, width).
+
+    Args:
+        folder: a checkpoint or a fine-tuned model.
+        output: the folder for model.onnx.
+        encoder_only: leave the heads out.
+
+    Returns:
+        The largest absolute difference that was found.
+
+    Raises:
+        InteropError: a library is missing, or the outputs differ.
+    """
+    try:
+        import onnx
+        import onnxruntime
+        import onnxscript
+    except ImportError as error:
+        raise InteropError(
+            f"ONNX needs the packages onnx, onnxruntime and onnxscript ({error})",
+            "pip install 'bertpre[onnx]'",
+        ) from error
+    del onnx, onnxscript  # which PyTorch's exporter imports by itself
+    model = load_model(folder, encoder_only=encoder_only)
+    padded = PaddedModel(model)
+    path = output / ONNX_MODEL
+    size = sum(parameter.nbytes for parameter in model.parameters())
+    example = _example(model, batch_size=2, length=7)
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    with _quiet(), torch.no_grad():
+        torch.onnx.export(
+            padded,
+            example,
+            path,
+            input_names=list(INPUTS),
+            output_names=padded.output_names,
+            dynamic_shapes={name: free for name in INPUTS},
+            external_data=size > _LARGEST_FILE,
+            verbose=False,
+        )
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return _compare(session, model, padded.output_names)
+
+
+class PaddedModel(nn.Module):
+    """Our model over a padded batch, in the form that a graph with free sizes can be traced in.
+
+    Args:
+        model: its parameters are shared.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self.bert = model if isinstance(model, BertModel) else model.bert
+
+    @property
+    def output_names(self) -> list[str]:
+        """What `forward` returns, in order."""
+        if isinstance(self.model, BertForSequenceClassification):
+            return ["logits"]
+        names = []
+        if isinstance(self.model, BertForPreTraining):
+            names += ["logits"] if self.model.nsp is None else ["logits", "seq_relationship_logits"]
+        names.append("last_hidden_state")
+        return names if self.bert.pooler is None else [*names, "pooler_output"]
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Compute every output for (B, T) ids, masks of 0 and 1, and segments."""
+        batch_size, length = input_ids.shape
+        num_rows = batch_size * length
+        keep = attention_mask.bool()
+        # Padding counts as rows like any other, so that no size depends on a value.
+        starts = torch.arange(batch_size + 1, device=input_ids.device) * length
+        layout = Layout(
+            cu_seqlens=starts,
+            longest=length,
+            num_tokens=num_rows,
+            num_rows=num_rows,
+            batch_size=batch_size,
+            max_length=length,
+            rows=None,
+            keep=keep,
+        )
+        positions = torch.arange(length, device=input_ids.device).expand(batch_size, length)
+        batch = FlatTokens(
+            input_ids=input_ids.flatten(),  # (B, T) -> (N,)
+            token_type_ids=token_type_ids.flatten(),
+            position_ids=positions.flatten(),
+            cu_seqlens=starts,
+            max_length=length,
+        )
+        hidden = self.bert.encoder(self.bert.embeddings(batch), layout)
+        pooled = None if self.bert.pooler is None else self.bert.pooler(hidden, starts)
+        last_hidden_state = hidden.unflatten(0, (batch_size, length))  # (N, D) -> (B, T, D)
+        if isinstance(self.model, BertForSequenceClassification):
+            if pooled is None:
+                weights = keep[:, :, None].to(hidden.dtype)
+                pooled = (last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)
+            return (self.model.classifier(pooled),)
+        outputs = [last_hidden_state] if pooled is None else [last_hidden_state, pooled]
+        if isinstance(self.model, BertForPreTraining):
+            logits = self.model.mlm(last_hidden_state, self.bert.embeddings.word.weight)
+            heads = [logits] if self.model.nsp is None else [logits, self.model.nsp(pooled)]
+            outputs = heads + outputs
+        return tuple(outputs)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    # The exporter prints, and warns of its own libraries.
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [log.level for log in logs]
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        for log in logs:
+            log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)
+
+
+def _example(model: Model, *, batch_size: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw a padded batch: row i is i tokens shorter, its second half the other segment."""
+    bert = model if isinstance(model, BertModel) else model.bert
+    generator = torch.Generator().manual_seed(length)
+    shape = (batch_size, length)
+    ids = torch.randint(bert.vocab_size, shape, generator=generator)
+    columns = torch.arange(length).expand(shape)
+    lengths = length - torch.arange(batch_size)[:, None]
+    return ids, (columns < lengths).long(), (columns >= length // 2).long()
+
+
+def _compare(session: Any, model: Model, output_names: list[str]) -> float:
+    bert = model if isinstance(model, BertModel) else model.bert
+    largest = 0.0
+    for batch_size, length in _SHAPES:
+        length = min(length, bert.config.max_position_embeddings)
+        inputs = _example(model, batch_size=batch_size, length=length)
+        keep = inputs[1].bool()
+        with torch.no_grad():
+            ours = _our_outputs(model, *inputs)
+        given = dict(zip(INPUTS, (part.numpy() for part in inputs), strict=True))
+        for name, found in zip(output_names, session.run(output_names, given), strict=True):
+            theirs = torch.from_numpy(np.asarray(found))
+            theirs = theirs[keep] if theirs.dim() == 3 else theirs  # (B, T, ...) -> (N, ...)
+            difference = (theirs - ours[name]).abs().max().item()
+            allowed = _TOLERANCE * max(1.0, ours[name].abs().max().item())
+            if not difference <= allowed:
+                raise InteropError(
+                    f"the ONNX model's {name} of shape {list(theirs.shape)} differs by "
+                    f"{difference:.2g} from what bertpre computes; expected {allowed:.2g} at most",
+                    "nothing was written; try other versions of onnxscript and onnxruntime",
+                )
+            largest = max(largest, difference)
+    return largest
+
+
+def _our_outputs(
+    model: Model, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+) -> dict[str, Tensor]:
+    """Compute the outputs in our own way, without padding, by their names; tokens are (N, ...)."""
+    batch = flatten(input_ids, attention_mask, token_type_ids)
+    if isinstance(model, BertForSequenceClassification):
+        return {"logits": model(batch)}
+    bert = model if isinstance(model, BertModel) else model.bert
+    hidden, pooled = bert(batch)
+    outputs = {"last_hidden_state": hidden}
+    if pooled is not None:
+        outputs["pooler_output"] = pooled
+    if isinstance(model, BertForPreTraining):
+        found = model(batch, torch.arange(len(hidden)))
+        outputs["logits"] = found.mlm
+        if found.nsp is not None:
+            outputs["seq_relationship_logits"] = found.nsp
+    return outputs

