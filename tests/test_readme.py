@@ -66,17 +66,14 @@ def run_block(block: str, extra: dict[str, str]) -> str:
 
 
 def test_the_commands_of_the_readme_run(workplace: Path) -> None:
-<<<<<<< HEAD
-    block = "\n".join(blocks("bash"))
-=======
     shorter = {"pretrain": "--max-steps 3", "finetune": "--num-epochs 1"}
-    own_text, seeing, in_and_out = blocks("bash")
->>>>>>> refs/heads/interop
+    own_text, seeing, in_and_out, own_labels = blocks("bash")
 
     output = run_block(own_text, shorter)
     run_block(seeing, {})
     write_someones_bert(workplace / "someones-bert", workplace / "tokenizer/vocab.txt")
     run_block(in_and_out, shorter)
+    run_block(own_labels, shorter)
 
     assert "done: 3 steps; model in run/final" in output
     rows = (workplace / "predictions.tsv").read_text().splitlines()

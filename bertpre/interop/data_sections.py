@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.report import sample_examples
+from bertpre.data.samples import decode_examples
 from bertpre.interop.sections import Bars, Examples, Facts, Grid, Section, describe, short
 
 _MOST_MEASURED = 1_000_000  # examples; of more, evenly spaced ones
@@ -44,7 +44,7 @@ def data_sections(folder: Path, num_examples: int = 5) -> list[Section]:
         _frequencies(data),
         Examples(
             "examples, as {what the model sees→what it must predict}",
-            sample_examples(folder, num_examples),
+            [str(example) for example in decode_examples(folder, num_examples)],
         ),
     ]
 
