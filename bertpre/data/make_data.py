@@ -123,7 +123,8 @@ def finish_data(
     splits = split_documents(store, fraction=config.eval_fraction, seed=seed)
     training, held_out = splits
     everything, unigrams = count_ids(store, held_out, tokenizer.vocab_size)
-    _check_unknown(store, int(everything[tokenizer.unk_id]), config.max_unknown_share)
+    unknown = int(everything[tokenizer.unk_id])
+    _check_unknown(store, unknown, config.max_unknown_share)
     if config.objective == "mlm-nsp":
         check_pairs_possible(store, training)
     passes = config.dupe_factor or DUPE_FACTOR[config.objective]
@@ -140,6 +141,7 @@ def finish_data(
         map_records(index / "examples.bin"),
         splits=splits,
         unigrams=unigrams,
+        unknown=unknown,
         unused=drawn.unused,
         tokenizer=tokenizer,
         passes=passes,

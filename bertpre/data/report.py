@@ -30,7 +30,7 @@ class DataReport:
         documents, sentences, tokens: in the token store.
         empty_sentences, empty_documents: had no token left, and are not in it.
         one_sentence_documents: among ``documents``.
-        unknown_share: share of training tokens that are [UNK].
+        unknown_share: share of ``tokens`` that are [UNK].
         unknown_most_frequent: characters (or whole tokens) behind them, with their counts.
         pieces_per_word: tokens over words, mean.
         sentence_length_quantiles: tokens, at 5, 25, 50, 75, 95 and 99 %.
@@ -93,6 +93,7 @@ def describe_data(
     *,
     splits: tuple[SplitDocuments, SplitDocuments],
     unigrams: npt.NDArray[np.int64],
+    unknown: int,
     unused: int,
     tokenizer: Tokenizer,
     passes: int,
@@ -109,6 +110,7 @@ def describe_data(
         records: the training examples of all passes, at least one.
         splits: training and held-out documents.
         unigrams: occurrences of each id in the training documents.
+        unknown: tokens that are [UNK], held-out ones included.
         unused: training tokens that could be in no example, all passes together.
         tokenizer: of the tokens.
         passes: how often the training documents were gone through.
@@ -146,7 +148,7 @@ def describe_data(
         empty_sentences=store.empty_sentences,
         empty_documents=store.empty_documents,
         one_sentence_documents=one_sentence,
-        unknown_share=float(unigrams[tokenizer.unk_id] / num_training_tokens),
+        unknown_share=unknown / store.num_tokens,
         unknown_most_frequent=most_unknown(store),
         pieces_per_word=store.num_tokens / store.count_words(),
         sentence_length_quantiles=_quantiles(sentences),

@@ -1,5 +1,6 @@
 """Texts and pairs as token ids, what of long ones is read, and flat batches of them."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,9 +17,22 @@ from bertpre.text.tokenizer import Tokenizer
 
 LongTexts = Literal["head", "tail", "head-tail", "windows"]
 
+log = logging.getLogger(__name__)
+
 _PROGRESS_ROWS = 500
+_UNKNOWN_WARNED = 0.05
 
 Ids = npt.NDArray[np.int64]
+
+
+def warn_of_unknown(num_unknown: int, num_tokens: int) -> None:
+    """Say so if a model cannot tell much of a text: it was made with another vocabulary."""
+    if num_unknown > _UNKNOWN_WARNED * num_tokens:
+        log.warning(
+            "%.1f %% of the tokens are [UNK], of which a model knows nothing: is this text of the "
+            "kind, and the casing, that the vocabulary was made from?",
+            100 * num_unknown / num_tokens,
+        )
 
 
 def flat_batch(rows: Sequence[npt.NDArray[np.int32]], device: torch.device) -> FlatTokens:
@@ -66,6 +80,7 @@ class EncodedTexts:
         first_of_row: (rows + 1,) int64: the first sequence of each row, and their number.
         num_truncated: rows of which tokens are not read.
         num_empty: rows of which nothing is left but [CLS] and [SEP].
+        num_unknown: tokens that are [UNK], of ``num_tokens`` in the texts before any is cut off.
     """
 
     input_ids: npt.NDArray[np.int32]
@@ -74,6 +89,8 @@ class EncodedTexts:
     first_of_row: Ids
     num_truncated: int
     num_empty: int
+    num_unknown: int
+    num_tokens: int
 
     def __len__(self) -> int:
         return len(self.first_of_row) - 1
@@ -128,6 +145,8 @@ class EncodedTable:
             "truncated_rows": self.texts.num_truncated,
             "windowed_rows": self.texts.num_windowed,
             "empty_rows": self.texts.num_empty,
+            "unknown_tokens": self.texts.num_unknown,
+            "text_tokens": self.texts.num_tokens,
         }
 
 
@@ -176,12 +195,15 @@ class Encoder:
         pieces: list[Ids] = []
         second_starts: list[int] = []
         first_of_row = [0]
-        num_truncated = num_empty = 0
+        num_truncated = num_empty = num_unknown = num_tokens = 0
         rows = ((text, None) for text in texts) if pairs is None else zip(texts, pairs, strict=True)
         for done, (text, pair) in enumerate(rows, start=1):
             ids = self.tokenizer.encode(text).ids
             other = None if pair is None else self.tokenizer.encode(pair).ids
             num_empty += len(ids) == 0 and (other is None or len(other) == 0)
+            for side in (ids,) if other is None else (ids, other):
+                num_unknown += int((side == self.tokenizer.unk_id).sum())
+                num_tokens += len(side)
             if other is not None:
                 room, other_room = share_room(len(ids), len(other), self.max_seq_length - 3)
                 num_truncated += len(ids) > room or len(other) > other_room
@@ -208,6 +230,8 @@ class Encoder:
             first_of_row=np.array(first_of_row, dtype=np.int64),
             num_truncated=num_truncated,
             num_empty=num_empty,
+            num_unknown=num_unknown,
+            num_tokens=num_tokens,
         )
 
     def _cut(self, ids: Ids, room: int) -> Ids:

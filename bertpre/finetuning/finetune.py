@@ -78,6 +78,7 @@ def finetune(
     folder = _find_start(Path(checkpoint))
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
+    from bertpre.finetuning.batches import warn_of_unknown
     from bertpre.finetuning.classifier import (
         default_learning_rate,
         pick_training_precision,
@@ -122,6 +123,8 @@ def finetune(
             tell_rows = partial(_tell, on_event, "tokenising", "rows", total=len(table))
             tables[part] = start.encoder.table(table, task.labels, on_rows=tell_rows)
         counts = {part: table.counts() for part, table in tables.items()}
+        for encoded in tables.values():
+            warn_of_unknown(encoded.texts.num_unknown, encoded.texts.num_tokens)
         on_event(summarise(task, config, counts, device=str(device), precision=precision))
         writer = ModelWriter(work, task=task, start=start, facts={**facts, "counts": counts})
         baselines = score_baselines(task, config)

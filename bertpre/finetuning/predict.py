@@ -94,6 +94,7 @@ def predict(
     if not first:
         raise CorpusError(f"{table}: has no rows; expected at least one with a text")
     # From here on with PyTorch.
+    from bertpre.finetuning.batches import warn_of_unknown
     from bertpre.finetuning.inference import Classifier
     from bertpre.training.devices import pick_device, pick_precision
     from bertpre.training.memory import keep_freed_memory
@@ -108,6 +109,7 @@ def predict(
         for part in member_folders(folder, manifest)
     ]
     num_rows = num_truncated = num_windowed = num_empty = num_skipped = 0
+    num_unknown = num_tokens = 0
     with _open_output(output) as file:
         file.write(prediction_header(labels) + "\n")
         for chunk in _chunks(itertools.chain(first, rows)):
@@ -119,11 +121,14 @@ def predict(
                 num_truncated += encoded.num_truncated
                 num_windowed += encoded.num_windowed
                 num_empty += encoded.num_empty
+                num_unknown += encoded.num_unknown
+                num_tokens += encoded.num_tokens
             for cells in chunk:
                 file.write((empty_line(labels) if cells is None else next(lines)) + "\n")
             num_rows += len(chunk)
             num_skipped += len(chunk) - len(whole)
             on_rows(num_rows)
+    warn_of_unknown(num_unknown, num_tokens)
     return PredictReport(
         num_rows=num_rows,
         num_models=len(classifiers),

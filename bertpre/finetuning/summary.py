@@ -103,10 +103,13 @@ def _reading(config: Finetune, counts: dict[str, dict[str, int]]) -> dict[str, s
     total = sum(count["rows"] for count in counts.values())
     cut = sum(count["truncated_rows"] for count in counts.values())
     windowed = sum(count["windowed_rows"] for count in counts.values())
+    unknown = sum(count["unknown_tokens"] for count in counts.values())
+    tokens = sum(count["text_tokens"] for count in counts.values())
+    shown = {"tokens that are [UNK]": f"{unknown:,} ({unknown / max(tokens, 1):.1%})"}
     if config.long_texts == "windows":
-        return {"texts in windows": f"{windowed:,} ({windowed / total:.1%})"}
+        return {"texts in windows": f"{windowed:,} ({windowed / total:.1%})", **shown}
     where = {"head": "at the end", "tail": "at the start", "head-tail": "in the middle"}
-    return {f"texts cut {where[config.long_texts]}": f"{cut:,} ({cut / total:.1%})"}
+    return {f"texts cut {where[config.long_texts]}": f"{cut:,} ({cut / total:.1%})", **shown}
 
 
 def _repeated(task: Task, part: str) -> str:

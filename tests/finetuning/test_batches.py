@@ -12,6 +12,7 @@ from bertpre.finetuning.batches import (
     cut_windows,
     flat_batch,
     share_room,
+    warn_of_unknown,
 )
 from bertpre.text.tokenizer import Tokenizer
 
@@ -202,3 +203,18 @@ def test_a_row_over_the_limit_is_a_batch_of_its_own():
     groups = list(batches_by_length(np.array([5, 2000, 6]), most_tokens=1000))
 
     assert [rows.tolist() for rows in groups] == [[1], [2, 0]]
+
+
+def test_unknown_tokens_are_counted_before_texts_are_cut(encode, tokenizer):
+    known = "the cat"
+    encoded = encode([f"{known} 漢 漢 漢", "漢"], ["漢", known], most=5)
+
+    assert encoded.num_unknown == 5
+    assert encoded.num_tokens == 5 + 2 * len(tokenizer.encode(known).ids)
+
+
+@pytest.mark.parametrize(("unknown", "is_said"), [(5, False), (6, True)])
+def test_many_unknown_tokens_are_a_warning(caplog, unknown, is_said):
+    warn_of_unknown(unknown, 100)
+
+    assert ("6.0 % of the tokens are [UNK]" in caplog.text) == is_said
