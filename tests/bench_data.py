@@ -158,9 +158,9 @@ def bench_loader(folder: Path) -> None:
         data,
         Cursor(),
         seed=0,
-        global_batch_size=512,
+        batch_size=lambda step: 512,
         micro_batch_size=128,
-        spec=MaskSpec(probability=0.15, whole_word=True),
+        spec=lambda step: MaskSpec(probability=0.15, whole_word=True),
     )
     next(batches)
     updates = 40
