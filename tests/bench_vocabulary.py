@@ -43,7 +43,7 @@ def write_growing_text(path: Path, megabytes: int) -> None:
     generator = np.random.default_rng(5)
     vowels = ["a", "e", "i", "o", "u", "en", "ar", "is"]
     syllables = [consonant + vowel for consonant in "bcdfghjklmnprstvwz" for vowel in vowels]
-    words = np.array([_spell(rank, syllables) for rank in range(_DIFFERENT_WORDS)], object)
+    words = np.array([spell(rank, syllables) for rank in range(_DIFFERENT_WORDS)], object)
     shares = np.cumsum(1 / (np.arange(len(words)) + 2.7) ** 1.2)
     size = 0
     with path.open("w", encoding="utf-8") as file:
@@ -55,7 +55,7 @@ def write_growing_text(path: Path, megabytes: int) -> None:
                 size += file.write(" ".join(drawn[start : start + 20]).capitalize() + end)
 
 
-def _spell(rank: int, syllables: Sequence[str]) -> str:
+def spell(rank: int, syllables: Sequence[str]) -> str:
     spelt = syllables[rank % len(syllables)]
     while rank := rank // len(syllables):
         spelt += syllables[rank % len(syllables)]

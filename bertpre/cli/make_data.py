@@ -1,5 +1,6 @@
 """``bertpre make-data``."""
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from bertpre.cli.options import (
 from bertpre.config.load import load_config
 from bertpre.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 _SHOWN_EXAMPLES = 3
 
 
@@ -27,7 +30,7 @@ def command(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[INPUT...]",
+            metavar="INPUT",
             help="Files, folders, patterns, or - for standard input; with --merge, the parts.",
         ),
     ] = None,
@@ -99,23 +102,26 @@ def command(
 
     Example: bertpre make-data corpus.txt --tokenizer tokenizer --output data
     """
+    flags: dict[str, object] = {
+        "max_seq_length": max_seq_length,
+        "objective": objective,
+        "dupe_factor": dupe_factor,
+        "balance_nsp": balance_nsp,
+        "short_seq_prob": short_seq_prob,
+        "masking": masking,
+        "mlm_probability": mlm_probability,
+        "whole_word_masking": whole_word_masking,
+        "mask_spans": mask_spans,
+        "eval_fraction": eval_fraction,
+        "max_unknown_share": max_unknown_share,
+    }
     config = load_config(
         config_file,
         sets=sets or [],
         flags={
             "seed": seed,
-            "make_data.max_seq_length": max_seq_length,
-            "make_data.objective": objective,
-            "make_data.dupe_factor": dupe_factor,
-            "make_data.balance_nsp": balance_nsp,
-            "make_data.short_seq_prob": short_seq_prob,
-            "make_data.masking": masking,
-            "make_data.mlm_probability": mlm_probability,
-            "make_data.whole_word_masking": whole_word_masking,
-            "make_data.mask_spans": mask_spans,
+            **{f"make_data.{name}": value for name, value in flags.items()},
             "make_data.word_segmenter": word_segmenter,
-            "make_data.eval_fraction": eval_fraction,
-            "make_data.max_unknown_share": max_unknown_share,
             "make_data.workers": workers,
             **text_flags,
         },
@@ -135,6 +141,11 @@ def command(
     of_index: dict[str, Any] = {"seed": config.seed, "export_jsonl_to": export_jsonl}
     if part is not None:
         which = Part.parse(part)
+        if of_examples := [name for name, value in flags.items() if value is not None]:
+            log.warning(
+                "--part makes tokens only; without effect here, and for --merge to say: %s",
+                ", ".join(f"--{name.replace('_', '-')}" for name in sorted(of_examples)),
+            )
         with render.progress("make-data", "bytes") as on_progress:
             made = make_part(
                 source, tokenizer=tokenizer or "", part=which, on_progress=on_progress, **common

@@ -167,6 +167,8 @@ def _metrics_line(line: Any) -> str:
     parts.append(f"MLM loss {line.mlm_loss:.3f} accuracy {line.mlm_accuracy:.3f}")
     if line.nsp_loss is not None:
         parts.append(f"NSP loss {line.nsp_loss:.3f} accuracy {line.nsp_accuracy:.3f}")
+    if line.sop_loss is not None:
+        parts.append(f"SOP loss {line.sop_loss:.3f} accuracy {line.sop_accuracy:.3f}")
     if line.unigram_loss is not None:
         parts.append(f"(word frequencies alone: {line.unigram_loss:.3f})")
     if line.learning_rate is not None:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,8 @@ _MASKS_SAMPLED = 1000  # examples
 LABEL_NAMES = {"mlm-nsp": ("is next", "random"), "mlm-sop": ("in order", "swapped")}
 
 
-class MaskSample(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskSample:
     """Masks as they are drawn on some training examples, over their whole number; shares of 1.
 
     Attributes:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 # Large enough that sending work to a process costs little, small enough to keep several busy.
 _BLOCK_CHARACTERS = 500_000
 _LONGEST_SHOWN = 30
-_FEWEST_BLOCKS_FOR_WORKERS = 4
+_FEWEST_BLOCKS_FOR_WORKERS = 8
 
 # Where a shard ends depends on the text alone, so that any process can make any shard.
 SHARD_CHARACTERS = 32 * 2**20

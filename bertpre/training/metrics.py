@@ -27,6 +27,7 @@ class Metrics:
         split: "train", of the update's own examples; "eval", of all held-out examples.
         mlm_loss, mlm_accuracy: over predicted tokens.
         nsp_loss, nsp_accuracy: over pairs; None without NSP.
+        sop_loss, sop_accuracy: over pairs; None without sentence order.
         unigram_loss: the held-out loss of guessing by word frequency; None for train.
         learning_rate, grad_norm: of the update, the norm before clipping; None for eval.
         tokens_per_second: real tokens since the last line; None for eval.
@@ -42,6 +43,8 @@ class Metrics:
     mlm_accuracy: float
     nsp_loss: float | None = None
     nsp_accuracy: float | None = None
+    sop_loss: float | None = None
+    sop_accuracy: float | None = None
     unigram_loss: float | None = None
     learning_rate: float | None = None
     grad_norm: float | None = None
@@ -118,10 +121,11 @@ def draw_curves(run: Path) -> None:
     rows = read_metrics(run)
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     panels = figure.subplots(2, 2)
+    pairs = "sop" if any("sop_loss" in row for row in rows) else "nsp"
     plots = [
         (panels[0, 0], "mlm_loss", "MLM loss (nats)"),
         (panels[0, 1], "mlm_accuracy", "MLM accuracy"),
-        (panels[1, 0], "nsp_accuracy", "NSP accuracy"),
+        (panels[1, 0], f"{pairs}_accuracy", f"{pairs.upper()} accuracy"),
         (panels[1, 1], "learning_rate", "learning rate"),
     ]
     for panel, name, title in plots:

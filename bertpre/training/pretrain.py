@@ -222,10 +222,13 @@ def _finish(run: Path, setup: Setup, state: TrainerState) -> Path:
 
 def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
     epochs = state.cursor.epoch + state.cursor.example / len(setup.data.records)
+    values = losses._asdict()
+    if setup.data.objective == "mlm-sop":
+        values |= {f"sop_{what}": values.pop(f"nsp_{what}") for what in ("loss", "accuracy")}
     return Metrics(
         step=state.cursor.step,
         split="train",
-        **losses._asdict(),
+        **values,
         epoch=round(epochs, 4),
         tokens_seen=state.tokens_seen,
         seconds=round(state.seconds, 3),

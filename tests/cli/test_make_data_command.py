@@ -264,3 +264,16 @@ def test_what_is_missing_is_named(tmp_path: Path, arguments: list[str], message:
 
     assert message in str(result.exception)
     assert not (tmp_path / "data").exists()
+
+
+def test_an_option_of_examples_is_of_no_use_to_a_part(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    result = run(
+        tiny_corpus, "--tokenizer", tiny_tokenizer, "--output", tmp_path / "part",
+        "--part", "1/1", "--objective", "mlm", "--max-seq-length", 64,
+    )  # fmt: skip
+
+    assert result.exit_code == 0
+    shown = " ".join(result.stderr.split())
+    assert "without effect here, and for --merge to say: --max-seq-length, --objective" in shown

@@ -1,6 +1,7 @@
 """Examples over corpora of all shapes, through the whole stage."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bertpre.artefacts import read_manifest
 from bertpre.config.schema import BuildVocab, MakeData
 from bertpre.data import make_data as stage
 from bertpre.data.dataset import PretrainingData
@@ -184,6 +186,8 @@ def test_the_report_has_masks_as_they_are_drawn(
     assert sample.random == pytest.approx(0.25, abs=0.05)
     assert sample.masked + sample.random + sample.kept == pytest.approx(1)
     assert sample.run_length > 1.5
+    stored = read_manifest(tmp_path / "data", "data")["report"]
+    assert stored["mask_sample"] == asdict(sample)
 
 
 def test_bytes_on_disk_are_those_of_the_files(
