@@ -286,15 +286,16 @@ def test_seeds_are_told_one_by_one_and_averaged(tmp_path, tiny_checkpoint, table
 
 
 def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint, tables, recipe):
-    config = dataclasses.replace(recipe, learning_rate=1e-9, num_epochs=9, early_stopping=2)
+    # A rate at which nothing is learnt: dev losses go up and down at random.
+    config = dataclasses.replace(recipe, learning_rate=0.3, num_epochs=30, early_stopping=1)
 
     result = finetune(
         tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "model",
-        config=dataclasses.replace(config, metric="matthews"),
+        config=dataclasses.replace(config, metric="matthews", baseline=False),
     )  # fmt: skip
 
     (member,) = result.members
-    assert len(member.history) == member.best_epoch + 2 < 9
+    assert len(member.history) == member.best_epoch + 1 < 30
 
 
 @pytest.mark.parametrize(
