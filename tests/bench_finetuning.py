@@ -30,6 +30,7 @@ from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
 from bertpre.text.tokenizer import Tokenizer
+from bertpre.training.devices import Precision, pick_precision
 
 BATCH_SIZE = 32
 MAX_LENGTH = 128
@@ -73,7 +74,9 @@ def write_table(folder: Path, num_rows: int) -> tuple[Path, list[str], list[int]
     return table, texts, labels
 
 
-def bench_training(name: str, checkpoint: Path, texts: list[str], labels: list[int]) -> None:
+def bench_training(
+    name: str, checkpoint: Path, texts: list[str], labels: list[int], *, precision: Precision
+) -> None:
     """One epoch over tokenised rows: batches, forward, backward, update."""
     start = read_start(checkpoint, config=Finetune(max_seq_length=MAX_LENGTH))
     ours = start.build(num_outputs=2, seed=0)
@@ -86,7 +89,7 @@ def bench_training(name: str, checkpoint: Path, texts: list[str], labels: list[i
             ours, rows, dev=Part(table, np.arange(1)), labels=kinds,
             objective=Objective(kind="classification"), config=Finetune(batch_size=BATCH_SIZE),
             learning_rate=1e-4, num_epochs=1, metric="accuracy", device=torch.device("cpu"),
-            precision="fp32", seed=0, on_update=lambda done, total: None,
+            precision=precision, seed=0, on_update=lambda done, total: None,
             on_epoch=lambda report: None,
         )  # fmt: skip
 
@@ -95,7 +98,7 @@ def bench_training(name: str, checkpoint: Path, texts: list[str], labels: list[i
     arguments = transformers.TrainingArguments(
         output_dir=str(checkpoint / "theirs"), num_train_epochs=1, use_cpu=True,
         per_device_train_batch_size=BATCH_SIZE, learning_rate=1e-4, save_strategy="no",
-        report_to=[], disable_tqdm=True, logging_strategy="no",
+        bf16=precision == "bf16", report_to=[], disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     trainer = transformers.Trainer(
         transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint),
@@ -109,16 +112,19 @@ def bench_training(name: str, checkpoint: Path, texts: list[str], labels: list[i
     trainer.remove_callback(transformers.PrinterCallback)
     seconds, ratio = take_turns(train_ours, trainer.train)
     print(
-        f"finetune, {name}, short rows: {len(texts) / seconds:,.0f} rows/s, "
+        f"finetune, {name}, short rows, {precision}: {len(texts) / seconds:,.0f} rows/s, "
         f"{ratio:.2f} times transformers' Trainer",
         flush=True,
     )
 
 
-def bench_prediction(name: str, folder: Path, texts: list[str]) -> None:
+def bench_prediction(name: str, folder: Path, texts: list[str], *, precision: Precision) -> None:
     """Texts to probabilities, the models already loaded."""
-    ours = Classifier.load(folder, device=torch.device("cpu"), precision="fp32")
-    theirs = transformers.pipeline("text-classification", model=str(folder), device="cpu")
+    ours = Classifier.load(folder, device=torch.device("cpu"), precision=precision)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    theirs = transformers.pipeline(
+        "text-classification", model=str(folder), device="cpu", dtype=dtype
+    )
     for batch_size in (1, BATCH_SIZE):
 
         def predict_theirs(batch_size: int = batch_size) -> None:
@@ -129,8 +135,8 @@ def bench_prediction(name: str, folder: Path, texts: list[str]) -> None:
             lambda: ours.readings(ours.encoder.texts(texts)), predict_theirs
         )
         print(
-            f"predict, {name}, short rows: {len(texts) / seconds:,.0f} rows/s, {ratio:.2f} times "
-            f"transformers' pipeline, its batches of {batch_size}",
+            f"predict, {name}, short rows, {precision}: {len(texts) / seconds:,.0f} rows/s, "
+            f"{ratio:.2f} times transformers' pipeline, its batches of {batch_size}",
             flush=True,
         )
 
@@ -141,12 +147,15 @@ def bench(name: str, num_rows: int) -> None:
         folder = Path(temporary)
         checkpoint = make_checkpoint(folder, name)
         table, texts, labels = write_table(folder, num_rows)
-        bench_training(name, checkpoint, texts, labels)
+        precisions = list(dict.fromkeys(["fp32", pick_precision("auto", torch.device("cpu"))]))
+        for precision in precisions:
+            bench_training(name, checkpoint, texts, labels, precision=precision)
         config = Finetune(
             num_epochs=1, max_seq_length=MAX_LENGTH, precision="fp32", device="cpu", baseline=False
         )  # fmt: skip
         finetune(checkpoint, train=table, output=folder / "model", config=config)
-        bench_prediction(name, folder / "model", texts)
+        for precision in precisions:
+            bench_prediction(name, folder / "model", texts, precision=precision)
 
 
 if __name__ == "__main__":

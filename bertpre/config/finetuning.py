@@ -126,7 +126,10 @@ class Finetune:
         "regression spearman.",
     )
     early_stopping: Int | None = option(
-        None, "Stop after this many epochs without a better dev score; default: never.", ge=1
+        None,
+        "Stop after this many epochs without a better dev score, or an equal one with a lower dev "
+        "loss; default: never.",
+        ge=1,
     )
     pooling: Literal["auto", "cls", "mean"] = option(
         "auto", "What the head sees: the CLS pooler or the mean; auto: cls if NSP trained it."

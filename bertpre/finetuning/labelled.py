@@ -130,7 +130,7 @@ def read_table(
     """
     table, faults = _read(path, config)
     table = _without_faults(table, faults, labels.kind, config)
-    unknown = [labels.unknown(cell) for cell in table.labels]
+    unknown = labels.unknown(table.labels)
     bad = [line for line, names in zip(table.lines, unknown, strict=True) if names]
     if not bad:
         return table

@@ -82,11 +82,12 @@ class Labels:
         rarest = [min(row, key=lambda name: (counts[name], name), default=None) for row in names]
         return np.array([0 if name is None else numbers[name] for name in rarest], dtype=np.int64)
 
-    def unknown(self, cell: str) -> list[str]:
-        """Give the names in a cell that the model has no output for."""
+    def unknown(self, cells: Sequence[str]) -> list[list[str]]:
+        """Give the names in each cell that the model has no output for."""
         if self.kind == "regression":
-            return []
-        return [name for name in self.split(cell) if name not in self.names]
+            return [[] for _ in cells]
+        known = set(self.names)
+        return [[name for name in self.split(cell) if name not in known] for cell in cells]
 
 
 def split_names(cell: str, separator: str) -> list[str]:

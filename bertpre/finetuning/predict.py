@@ -87,6 +87,7 @@ def predict(
     manifests = [read_manifest(folder, "model") for folder in folders]
     labels, thresholds = _common_labels(folders, manifests)
     config = config or parse_config({"finetune": table_options(manifests[0])}).finetune
+    _check_pairs(folders, manifests, config)
     if isinstance(output, str | Path):
         _check_output_file(Path(output), table, overwrite=overwrite)
     rows = _read_cells(table, config)
@@ -161,6 +162,21 @@ def _common_labels(
             )
     thresholds = [manifest["thresholds"] for manifest in manifests if "thresholds" in manifest]
     return labels[0], np.mean(thresholds, axis=0) if thresholds else None
+
+
+def _check_pairs(
+    folders: Sequence[Path], manifests: Sequence[dict[str, Any]], config: Finetune
+) -> None:
+    for folder, manifest in zip(folders, manifests, strict=True):
+        trained = manifest["options"]["pair_column"]
+        if (trained is None) != (config.pair_column is None):
+            what = "single texts" if trained is None else "pairs of texts"
+            raise ConfigError(
+                f"{folder}: was trained on {what}, but pair_column is {config.pair_column!r}",
+                "leave --pair-column out"
+                if trained is None
+                else "name the column with the second text with --pair-column",
+            )
 
 
 def _describe(labels: Labels) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from bertpre.artefacts import check_files, read_manifest
 from bertpre.config.schema import Finetune
-from bertpre.errors import CheckpointError
+from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.inference import Classifier, run_model
 from bertpre.finetuning.predict import predict
@@ -140,6 +140,15 @@ def test_numbers_are_learnt_in_their_unit(numbers_model, tmp_path, pairs):
     assert metrics["baselines"]["majority"]["test"]["rmse"] == pytest.approx(2.795, abs=0.05)
     assert (numbers_model / "predicted_numbers.png").exists()
     assert read_manifest(numbers_model, "model")["classes"] == ["score"]
+
+
+def test_a_model_of_pairs_is_given_pairs(numbers_model, tmp_path, pairs):
+    config = Finetune(text_column="first")
+
+    with pytest.raises(
+        ConfigError, match=r"was trained on pairs .*None — name the column with the"
+    ):
+        predict(numbers_model, pairs, output=tmp_path / "out.tsv", config=config)
 
 
 @pytest.mark.parity
@@ -281,7 +290,7 @@ def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint
 
     result = finetune(
         tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "model",
-        config=dataclasses.replace(config, metric="matthews"),
+        config=dataclasses.replace(config, metric="matthews", baseline=False),
     )  # fmt: skip
 
     (member,) = result.members

@@ -93,7 +93,7 @@ def test_classes_become_numbers():
 
     assert labels.names == ("a", "b")
     assert labels.targets(["b", "a"]).tolist() == [1, 0]
-    assert labels.unknown("c") == ["c"]
+    assert labels.unknown(["c", "a"]) == [["c"], []]
 
 
 def test_several_names_become_ones():
@@ -101,7 +101,7 @@ def test_several_names_become_ones():
 
     assert labels.names == ("9", "10")
     assert labels.targets(["10,9", "", "10,10"]).tolist() == [[1, 1], [0, 0], [0, 1]]
-    assert labels.unknown("9,8,7") == ["8", "7"]
+    assert labels.unknown(["9,8,7", ""]) == [["8", "7"], []]
 
 
 def test_numbers_stay_numbers():
@@ -109,7 +109,7 @@ def test_numbers_stay_numbers():
 
     assert labels.names == ("score",)
     assert labels.targets(["1", "-2e1"]).tolist() == [[1.0], [-20.0]]
-    assert labels.unknown("7") == []
+    assert labels.unknown(["7"]) == [[]]
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,15 @@ def test_models_of_other_labels_are_not_averaged(tmp_path, tiny_model, tables):
         predict([tiny_model, other], tables / "test.tsv", output=tmp_path / "out.tsv")
 
 
+def test_a_model_of_single_texts_is_given_no_pairs(tmp_path, tiny_model, tables):
+    config = dataclasses.replace(FP32, pair_column="label")
+
+    with pytest.raises(
+        ConfigError, match="was trained on single texts, but pair_column is 'label'"
+    ):
+        predict(tiny_model, tables / "test.tsv", output=tmp_path / "out.tsv", config=config)
+
+
 def test_rows_that_cannot_be_read_keep_their_places_on_request(tmp_path, tiny_model):
     table = tmp_path / "in.jsonl"
     table.write_text('oops\n{"text": "the cat"}\n{"body": 1}\n{"text": "a dog"}\n{}\n')
