@@ -50,7 +50,7 @@ def test_a_recipe_goes_from_text_to_classifier(recipe, sample, tmp_path):
         tmp_path / "run", train=table, output=tmp_path / "model", config=config.finetune
     )
 
-    assert 0 <= result.dev.accuracy <= 1
+    assert 0 <= result.dev["accuracy"] <= 1
 
 
 @pytest.mark.slow
