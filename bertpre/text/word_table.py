@@ -41,15 +41,18 @@ class Words(NamedTuple):
 def find_words(data: Array, is_space: Array) -> Words:
     """Find the words in bytes and hash each; ASCII punctuation is a word of its own.
 
-    No border is put before a byte beyond ASCII, as a combining mark may belong to what it follows.
+    No border is put before a byte beyond ASCII, as a combining mark may belong to what it follows;
+    nor before punctuation that one follows, as the two may be a letter or a sign together.
 
     Args:
         data: uint8, (n,), UTF-8; the first and the last are spaces.
         is_space: bool, (256,): which bytes separate words.
     """
     inside = ~is_space[data]
-    borders = _IS_PUNCTUATION[data]
-    borders[1:] |= borders[:-1]
+    is_punctuation = _IS_PUNCTUATION[data]
+    borders = is_punctuation.copy()
+    borders[:-1] &= data[1:] < _BEYOND_ASCII
+    borders[1:] |= is_punctuation[:-1]
     borders &= data < _BEYOND_ASCII
     borders[1:] |= ~inside[:-1]  # what follows a space
     starts = np.flatnonzero(borders & inside)

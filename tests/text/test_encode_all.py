@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bertpre.config.schema import BuildVocab
@@ -65,6 +65,7 @@ def check(tokenizer: Tokenizer, given_texts: list[str]) -> None:
 @pytest.mark.parametrize("name", ["cased", "uncased", "whole", "foreign"])
 @settings(max_examples=150, deadline=None)
 @given(texts)
+@example(["ガ=\u0338", "a<\u0338b", "a-\u0301 b-\u00e9"])
 def test_ids_are_those_of_the_library(
     folders: dict[str, Path], name: str, texts: list[str]
 ) -> None:
