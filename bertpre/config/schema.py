@@ -7,6 +7,7 @@ reading text and fine-tuning take stands in `reading` and `finetuning` beside th
 
 from typing import Annotated, Literal
 
+from annotated_types import Ge
 from pydantic import AfterValidator, Strict
 
 from bertpre.config.embedding import Embed
@@ -247,12 +248,12 @@ class Pretrain:
     batch_ramp_ratio: Float = option(
         0.1, "Share of the steps over which the batch grows, if it does.", gt=0, le=1
     )
-    micro_batch_size: Int | Literal["auto"] | None = option(
+    # The limit belongs to the number: pydantic would apply one of the option to "auto" too.
+    micro_batch_size: Annotated[Int, Ge(1)] | Literal["auto"] | None = option(
         None,
         "Examples in one forward pass; default: the global batch, or what makes 16,384 tokens. "
         "auto: on a GPU, the most that fit.",
         identity=False,
-        ge=1,
     )
     mlm_probability: Float | None = option(
         None,

@@ -6,9 +6,10 @@ alone: any may be deleted or moved without the others, and links take no disk.
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +39,8 @@ from bertpre.errors import ConfigError, DataFormatError
 from bertpre.text.corpus import read_documents
 from bertpre.text.corpus_report import CorpusReport
 from bertpre.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,6 +126,8 @@ def make_part(
             "word_segmenter": config.word_segmenter,
             "tokenizer": loaded.fingerprint,
             "corpus": asdict(corpus),
+            # Of examples, which --merge makes: so that it can say what differs there.
+            "options": stored_options(config),
         }
         write_manifest(work, "part", content)
     own = sum(part.has(shard) for shard in range(num_shards))
@@ -178,7 +183,23 @@ def merge_parts(
         word_segmenter=manifests[first]["word_segmenter"],
         fingerprints=sorted(manifest["fingerprint"] for manifest in manifests.values()),
     )
+    _warn_of_other_options(manifests[first]["options"], config or MakeData())
     return _make_from(source, output, config, seed, overwrite, export_jsonl_to)
+
+
+def _warn_of_other_options(before: Mapping[str, Any], config: MakeData) -> None:
+    """Say which options the parts were given that do not hold for the merge."""
+    now = stored_options(config)
+    differing = [
+        f"{name} (then {before[name]!r}, now {now[name]!r})"
+        for name in sorted((now.keys() & before.keys()) - {"text", "word_segmenter"})
+        if before[name] != now[name]
+    ]
+    if differing:
+        log.warning(
+            "the parts were made with other options for examples, which only --merge decides: %s",
+            ", ".join(differing),
+        )
 
 
 def index_tokens(

@@ -1,14 +1,17 @@
 """One HTML page of a whole chain: tokenizer, data, run, and the models made from it."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bertpre.errors import ConfigError
+from bertpre.errors import BertpreError, ConfigError
 from bertpre.interop.chain import Chain, find_chain
 from bertpre.interop.html import Chapter, render_page
 from bertpre.interop.inspection import inspect
 from bertpre.interop.sections import Facts, Grid, Picture, Section
+
+log = logging.getLogger(__name__)
 
 
 class Report(NamedTuple):
@@ -68,9 +71,17 @@ def report(
     ]
     chapters = []
     for name, folder in folders:
-        if folder is not None:
+        if folder is None:
+            continue
+        try:
             sections = _for_a_page(inspect(folder).sections)
-            chapters.append(Chapter(name, folder.name or str(folder), sections))
+        except BertpreError as error:
+            # A damaged folder that only lies beside the run is no reason to have no page.
+            if folder not in (chain.run, *map(Path, models)):
+                log.warning("%s: left out of the page: %s", folder, error.message)
+                continue
+            raise
+        chapters.append(Chapter(name, folder.name or str(folder), sections))
     text = render_page(f"{chain.run.resolve().name}: bertpre report", _overview(chapters), chapters)
     unfinished = output.with_name(f".{output.name}.partial")
     try:

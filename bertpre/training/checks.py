@@ -76,6 +76,7 @@ def check_pretraining(
             "leave it out, or rerun make-data with --masking dynamic",
         )
     planned = planned_steps(config.pretrain, manifest["report"])
+    _check_batch_ramp(config.pretrain)
     init_from = _check_init_from(config)
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
         with locked(output / ".lock", str(output)):
@@ -90,7 +91,7 @@ def check_pretraining(
     is_finished = (output / "final" / MANIFEST).is_file()
     decided = _check_run_folder(output, resolved, overwrite=overwrite)
     max_steps = planned if decided is None else decided["max_steps"]
-    if extend_to is not None:
+    if extend_to is not None and (decided is None or extend_to != decided["max_steps"]):
         last = _check_extension(output, config, decided, extend_to)
         return RunPlan(resolved, False, decided, extend_to, init_from, last)
     return RunPlan(resolved, is_finished and not overwrite, decided, max_steps, init_from)
@@ -110,7 +111,7 @@ def _check_extension(
             "start a run with pretrain.schedule.name constant or wsd",
         )
     before = decided["max_steps"]
-    if extend_to <= before:
+    if extend_to < before:  # the same again is the same command after a kill
         raise ConfigError(f"--extend-to {extend_to}: the run has {before} steps", "state more")
     last = before
     if schedule.name == "wsd":
@@ -123,6 +124,16 @@ def _check_extension(
             "keep more with pretrain.keep_checkpoints and save_every_steps in the next run",
         )
     return last
+
+
+def _check_batch_ramp(options: Pretrain) -> None:
+    initial = options.initial_global_batch_size
+    if initial is not None and initial > options.global_batch_size:
+        raise ConfigError(
+            f"pretrain.initial_global_batch_size: {initial}, more than "
+            f"pretrain.global_batch_size: {options.global_batch_size}, which it grows to",
+            "lower the first, or raise the second",
+        )
 
 
 def checkpoint_shape(folder: str | Path) -> dict[str, Any]:

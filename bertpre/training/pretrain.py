@@ -16,7 +16,7 @@ from bertpre.training.alarms import Alarms
 from bertpre.training.checkpoint import TrainerState, save_checkpoint, save_final
 from bertpre.training.checks import RunPlan, check_pretraining
 from bertpre.training.distributed import leave_ranks
-from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves
+from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
     remove_old_checkpoints,
@@ -93,8 +93,9 @@ def pretrain(
         data, output=output, config=config, overwrite=overwrite, extend_to=extend_to
     )
     if plan.is_finished:
-        assert plan.max_steps is not None
-        return PretrainResult(output / "final", plan.max_steps, True, was_finished=True)
+        # An early end is not at the last step that was planned.
+        last_step = read_metrics(output)[-1]["step"]
+        return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
         setup = _set_up(PretrainingData(data), config, plan)
         is_first = setup.ranks.is_first

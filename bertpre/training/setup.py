@@ -232,6 +232,21 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
     )
 
 
+def first_state(setup: Setup) -> TrainerState:
+    """Return where training stands before the first update."""
+    return TrainerState(
+        cursor=Cursor(),
+        tokens_seen=0,
+        seconds=0.0,
+        best_step=None,
+        best_loss=None,
+        lowest_loss=None,
+        evals_without_gain=0,
+        loss_scale=LossScale() if setup.precision == "fp16" else None,
+        execution=setup.execution(),
+    )
+
+
 def restore(run: Path, setup: Setup) -> TrainerState:
     """Go back to the newest whole checkpoint of a run, or to step 0 if there is none."""
     folder = newest_whole_checkpoint(run)
@@ -239,17 +254,7 @@ def restore(run: Path, setup: Setup) -> TrainerState:
     if folder is None:
         if (run / "checkpoints").is_dir() and any((run / "checkpoints").glob("step-*")):
             log.warning("the run starts again at step 0")
-        return TrainerState(
-            cursor=Cursor(),
-            tokens_seen=0,
-            seconds=0.0,
-            best_step=None,
-            best_loss=None,
-            lowest_loss=None,
-            evals_without_gain=0,
-            loss_scale=LossScale() if setup.precision == "fp16" else None,
-            execution=now,
-        )
+        return first_state(setup)
     state = load_checkpoint(folder, model=setup.model, optimizer=setup.optimizer)
     if setup.device.type == "cpu" and state.execution["device"] == "cpu":
         # Sums over threads are rounded differently for another number of them.

@@ -1,22 +1,26 @@
 """What can only be tried before a run: how fast it is, and how much fits on the device."""
 
 import itertools
+import tempfile
 import time
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from bertpre.data.loader import Cursor, collate, held_out_batches, training_batches
 from bertpre.errors import ConfigError
-from bertpre.training.setup import Setup
+from bertpre.training.checkpoint import save_checkpoint
+from bertpre.training.metrics import draw_curves
+from bertpre.training.setup import Setup, first_state
 from bertpre.training.step import LossScale, accumulate_gradients, evaluate, train_step
 
 _UNTIMED_UPDATES, _TIMED_UPDATES = 3, 20
 
 
 def steps_within(hours: float, setup: Setup) -> int:
-    """Return how many updates fit in a time, evaluations included, by trying some.
+    """Return how many updates fit in a time, with evaluations and saves, by trying some.
 
     Leaves the model trained a little: set it up again afterwards.
 
@@ -56,6 +60,7 @@ def steps_within(hours: float, setup: Setup) -> int:
             )
     seconds = (time.monotonic() - start) / _TIMED_UPDATES
     seconds += _evaluation_seconds(setup) / setup.options.eval_every_steps
+    seconds += _save_seconds(setup) / setup.options.save_every_steps
     # All processes must decide the same.
     (total,) = setup.ranks.sum_numbers([seconds], setup.device)
     steps = int(hours * 3600 / (total / setup.ranks.size))
@@ -74,7 +79,26 @@ def _evaluation_seconds(setup: Setup) -> float:
     first = itertools.islice(held_out_batches(setup.data, batch_size=size), 1)
     evaluate(setup.model, first, device=setup.device, precision=setup.precision)
     num_batches = len(setup.data.held_out) / size / setup.ranks.size
-    return (time.monotonic() - start) * max(1.0, num_batches)
+    evaluating = (time.monotonic() - start) * max(1.0, num_batches)
+    with tempfile.TemporaryDirectory() as run:
+        draw_curves(Path(run))  # imports what draws
+        start = time.monotonic()
+        draw_curves(Path(run))
+    return evaluating + time.monotonic() - start
+
+
+def _save_seconds(setup: Setup) -> float:
+    with tempfile.TemporaryDirectory() as run:
+        start = time.monotonic()
+        save_checkpoint(
+            Path(run),
+            model=setup.model,
+            optimizer=setup.optimizer,
+            state=first_state(setup),
+            tokenizer=setup.data.tokenizer,
+            facts=setup.facts,
+        )
+        return time.monotonic() - start
 
 
 def largest_micro_batch(setup: Setup) -> int:

@@ -245,3 +245,16 @@ def test_a_part_has_every_nth_shard() -> None:
     part = Part.parse("2/3")
 
     assert [shard for shard in range(8) if part.has(shard)] == [1, 4, 7]
+
+
+def test_other_options_at_the_merge_are_a_warning(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 2)
+
+    merge_parts(parts, output=tmp_path / "same", config=CONFIG)
+    assert "made with other options" not in caplog.text
+    merge_parts(parts, output=tmp_path / "other", config=replace(CONFIG, max_seq_length=40))
+
+    assert "the parts were made with other options for examples" in caplog.text
+    assert f"max_seq_length (then {CONFIG.max_seq_length}, now 40)" in caplog.text

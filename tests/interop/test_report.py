@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from bertpre.errors import ConfigError, DataFormatError
+from bertpre.errors import BertpreError, ConfigError, DataFormatError
 from bertpre.interop.html import Chapter, render_page
 from bertpre.interop.report import report
 from bertpre.interop.sections import Examples, Facts, Grid
@@ -101,3 +101,18 @@ def test_text_is_never_markup():
     for raw in ("<i>", "<b>a", "<u>", "</td></td>", "<s>", "<p> ", "<name", "<value", "<folder"):
         assert raw not in body.replace("<i style", "")
     assert "<em>[CLS]</em> <b>{[MASK]→&lt;s&gt;}</b> &lt;p&gt; <b>{a→a}</b>" in body
+
+
+def test_a_damaged_model_beside_the_run_is_left_out_and_said(chain, tmp_path, caplog):
+    around = tmp_path / "around"
+    shutil.copytree(chain, around)
+    shutil.copytree(around / "model", around / "damaged")
+    (around / "damaged/config.json").write_text("{")
+
+    found = report(around / "run", tmp_path / "r.html")
+
+    assert around / "damaged" in found.chain.models
+    assert "damaged: left out of the page: " in caplog.text
+    assert (tmp_path / "r.html").is_file()
+    with pytest.raises(BertpreError):
+        report(around / "run", tmp_path / "s.html", models=[around / "damaged"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bertpre.config.load import parse_config
 from bertpre.config.schema import Config, Schedule
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.training import checkpoint, trial
@@ -173,8 +174,8 @@ def test_what_cannot_be_extended_is_refused(
         pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
     constant = changed(tiny_config, schedule=Schedule(name="constant"))
     pretrain(tiny_data, output=tmp_path / "constant", config=constant)
-    with pytest.raises(ConfigError, match="--extend-to 12: the run has 12 steps"):
-        pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=12)
+    with pytest.raises(ConfigError, match="--extend-to 11: the run has 12 steps"):
+        pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=11)
     shutil.rmtree(tmp_path / "constant" / "checkpoints")
     with pytest.raises(
         ConfigError, match=r"has no checkpoint of step 12 or before.*found steps no"
@@ -232,3 +233,58 @@ def test_a_save_that_would_fill_the_disk_is_refused_and_older_ones_stay(
         pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
 
     assert steps_saved(tmp_path / "run") == [4]
+
+
+def test_the_same_extension_again_goes_on_or_is_finished(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(tiny_config, schedule=Schedule(name="constant"))
+    run = tmp_path / "run"
+    pretrain(tiny_data, output=run, config=config)
+    seen: list[Any] = []
+
+    pretrain(
+        tiny_data, output=run, config=config, extend_to=16, should_stop=lambda: len(seen) > 2,
+        on_event=seen.append,
+    )  # fmt: skip
+    again = pretrain(tiny_data, output=run, config=config, extend_to=16)
+    finished = pretrain(tiny_data, output=run, config=config, extend_to=16)
+
+    assert (again.step, again.was_finished) == (16, False)
+    assert (finished.step, finished.was_finished) == (16, True)
+
+
+def test_a_run_that_ended_early_says_where(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_losses(monkeypatch, [4.0, 5.0, 5.0])
+    config = changed(tiny_config, eval_every_steps=2, early_stopping_evals=2)
+    pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    again = pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert (again.step, again.was_finished) == (6, True)
+
+
+def test_a_batch_that_would_shrink_is_refused(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(tiny_config, initial_global_batch_size=16)
+
+    with pytest.raises(ConfigError, match=r"initial_global_batch_size: 16, more than pretrain\.gl"):
+        pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+
+def test_the_micro_batch_may_be_left_to_the_device(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = parse_config({"pretrain": {"micro_batch_size": "auto"}})
+    assert config.pretrain.micro_batch_size == "auto"
+
+    result = pretrain(
+        tiny_data, output=tmp_path / "run", config=changed(tiny_config, micro_batch_size="auto")
+    )
+
+    assert result.is_finished
+    with pytest.raises(ConfigError, match=r"pretrain\.micro_batch_size"):
+        parse_config({"pretrain": {"micro_batch_size": 0}})
