@@ -16,7 +16,7 @@ from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.run_folder import RUN_CONFIG
 
 _NUM_EXAMPLES = 5
-_KINDS: tuple[Kind, ...] = ("tokenizer", "data", "checkpoint", "model", "onnx")
+_KINDS: tuple[Kind, ...] = ("tokenizer", "part", "data", "checkpoint", "model", "onnx")
 
 
 def inspect(
@@ -40,6 +40,9 @@ def inspect(
         return Inspection(kind, folder, tuple(tokenizer_sections(folder, texts)))
     if kind == "data":
         sections = data_sections(folder, num_examples)
+    elif kind == "part":
+        facts = {name: value for name, value in manifest.items() if name != "files"}
+        sections = [*describe("part of a corpus, for --merge", facts)]
     elif kind == "run":
         sections = run_sections(folder)
     elif kind == "model":
@@ -51,7 +54,12 @@ def inspect(
     else:
         sections = checkpoint_sections(folder, manifest)
     if texts:
-        place = {"data": folder / "tokenizer", "run": folder / "final"}.get(kind, folder)
+        places = {
+            "part": folder / "tokenizer",
+            "data": folder / "tokenizer",
+            "run": folder / "final",
+        }
+        place = places.get(kind, folder)
         sections.append(encodings(Tokenizer.load(place), texts))
     return Inspection(kind, folder, tuple(sections))
 
@@ -60,8 +68,8 @@ def tell_kind(folder: Path) -> tuple[str, dict[str, Any]]:
     """Tell what a folder is.
 
     Returns:
-        "tokenizer", "data", "run", "checkpoint", "model" or "onnx", and its manifest, which is
-        empty for a run and for folders of other libraries.
+        "tokenizer", "part", "data", "run", "checkpoint", "model" or "onnx", and its manifest, which
+        is empty for a run and for folders of other libraries.
 
     Raises:
         DataFormatError: it is none of these.

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from bertpre.data.reuse import make_part
+from bertpre.data.tokenizing import Part
 from bertpre.errors import DataFormatError
 from bertpre.interop.inspection import inspect
 from bertpre.interop.sections import Bars, Curves, Examples, Facts, Grid, Picture, Section
@@ -235,7 +237,7 @@ def test_what_is_no_folder_of_ours_is_an_error(tmp_path):
         (tmp_path / "a.txt", "a.txt: is a file; expected a folder"),
         (tmp_path, "expected a tokenizer, data, run, checkpoint or model folder, found a.txt, bad"),
         (tmp_path / "bad", "manifest.json: not valid JSON"),
-        (tmp_path / "other", "expected one of the kinds tokenizer, data, .* found 'extension'"),
+        (tmp_path / "other", "expected one of the kinds tokenizer, part, data, .* found 'extension'"),
     ]:
         with pytest.raises(DataFormatError, match=message):
             inspect(path)
@@ -258,3 +260,13 @@ def test_a_damaged_model_is_an_error(chain, tmp_path, name, content, message):
 
     with pytest.raises(CheckpointError, match=message):
         inspect(tmp_path / "model")
+
+
+def test_a_part_of_a_corpus_shows_what_it_is_of(tmp_path, tiny_corpus, tiny_tokenizer):
+    make_part([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "part", part=Part(2, 3))
+
+    found = inspect(tmp_path / "part", texts=["the cat"])
+
+    about = facts(found.sections, "part of a corpus, for --merge")
+    assert (found.kind, about["part"], about["of"]) == ("part", "2", "3")
+    assert isinstance(found.sections[-1], Grid)
