@@ -237,7 +237,10 @@ def test_what_is_no_folder_of_ours_is_an_error(tmp_path):
         (tmp_path / "a.txt", "a.txt: is a file; expected a folder"),
         (tmp_path, "expected a tokenizer, data, run, checkpoint or model folder, found a.txt, bad"),
         (tmp_path / "bad", "manifest.json: not valid JSON"),
-        (tmp_path / "other", "expected one of the kinds tokenizer, part, data, .* found 'extension'"),
+        (
+            tmp_path / "other",
+            "expected one of the kinds tokenizer, part, data, .* found 'extension'",
+        ),
     ]:
         with pytest.raises(DataFormatError, match=message):
             inspect(path)
