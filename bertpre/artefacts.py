@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
@@ -202,6 +202,48 @@ def faults_named(path: Path) -> Iterator[None]:
             f"{path}: cannot be written ({error.strerror or error})",
             "make room, then run the same command again",
         ) from error
+
+
+def check_output_file(output: Path, *, reads: Path | None = None, overwrite: bool) -> None:
+    """Refuse a single file as output that exists, or that is what the command reads.
+
+    Raises:
+        ConfigError: it is, or it is a folder.
+    """
+    if not output.exists():
+        return
+    if output.is_dir():
+        raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
+    if reads is not None and reads.exists() and output.samefile(reads):
+        raise ConfigError(f"{output}: is the table to be read", "choose another --output")
+    if not overwrite:
+        raise ConfigError(
+            f"{output}: exists already", "choose another --output, or pass --overwrite"
+        )
+
+
+@contextlib.contextmanager
+def whole_file(output: Path) -> Iterator[BinaryIO]:
+    """Give a file to write that appears under its name when it is whole, or not at all.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    unfinished = output.with_name(f".{output.name}.partial")
+    try:
+        file = unfinished.open("wb")
+    except OSError as error:
+        raise ConfigError(
+            f"{output}: cannot be written ({error.strerror})", "choose another --output"
+        ) from error
+    try:
+        with faults_named(output), file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

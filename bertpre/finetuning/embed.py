@@ -3,22 +3,24 @@
 Tables may be larger than memory; the output appears when it is whole.
 """
 
-import contextlib
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from bertpre.artefacts import check_output_file, whole_file
 from bertpre.config.schema import Embed
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.tables import read_rows, table_format
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.run_folder import find_checkpoint
+
+if TYPE_CHECKING:
+    from bertpre.finetuning.batches import EncodedTexts
 
 _CHUNK_ROWS = 4096  # sorted by length together
 _FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
@@ -70,12 +72,14 @@ def embed(
     """
     config, table, output = config or Embed(), Path(table), Path(output)
     folder = find_checkpoint(model)
-    _check_output_file(output, table, overwrite=overwrite)
+    _check_suffix(output)
+    check_output_file(output, reads=table, overwrite=overwrite)
     texts = _read_texts(table, config)
     first = list(itertools.islice(texts, _FIRST_ROWS))
     if not first:
         raise CorpusError(f"{table}: has no rows; expected at least one with a text")
     # From here on with PyTorch.
+    from bertpre.finetuning.batches import Encoder
     from bertpre.finetuning.classifier import check_vocabulary, read_facts
     from bertpre.model.loading import load_model
     from bertpre.model.weights import read_model_config
@@ -95,14 +99,14 @@ def embed(
     device = pick_device(config.device)
     precision = pick_precision(config.precision, device)
     encoder = load_model(folder, encoder_only=True).to(device)
+    reader = Encoder(tokenizer=tokenizer, max_seq_length=min(longest, positions))
     num_rows = num_truncated = 0
-    with _whole_or_absent(output) as file:
+    with whole_file(output) as file:
         writer = _NpyWriter(file) if output.suffix == ".npy" else _TsvWriter(file)
         for chunk in _chunks(itertools.chain(first, texts)):
-            rows = [_encode(tokenizer, row, min(longest, positions)) for row in chunk]
-            vectors = _compute(encoder, rows, config, device=device, precision=precision)
-            writer.write(vectors)
-            num_truncated += sum(row.is_truncated for row in rows)
+            rows = reader.texts(*zip(*chunk, strict=True))
+            writer.write(_compute(encoder, rows, config, device=device, precision=precision))
+            num_truncated += rows.num_truncated
             num_rows += len(rows)
             on_rows(num_rows)
         writer.finish()
@@ -111,67 +115,19 @@ def embed(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A sequence.
-
-    Args:
-        ids: with [CLS] and [SEP].
-        num_first: how many of them are of segment 0.
-        is_truncated: whether tokens are missing.
-    """
-
-    ids: list[int]
-    num_first: int
-    is_truncated: bool
-
-
-def _encode(tokenizer: Tokenizer, texts: Texts, most: int) -> _Row:
-    """Put one text or two between control tokens, the longer one cut first, at its end."""
-    parts = [tokenizer.encode(text).ids.tolist() for text in texts]
-    surplus = sum(map(len, parts)) + 1 + len(parts) - most
-    is_truncated = surplus > 0
-    while surplus > 0:
-        longer = max(parts, key=len)
-        others = [len(part) for part in parts if part is not longer]
-        # Down to the other's length at once, then one at a time.
-        cut = min(surplus, max(1, len(longer) - max(others, default=0)))
-        del longer[len(longer) - cut :]
-        surplus -= cut
-    ids = [tokenizer.cls_id, *parts[0], tokenizer.sep_id]
-    num_first = len(ids)
-    for part in parts[1:]:
-        ids += [*part, tokenizer.sep_id]
-    return _Row(ids, num_first, is_truncated)
-
-
 def _compute(
-    encoder: Any, rows: Sequence[_Row], config: Embed, *, device: Any, precision: Any
+    encoder: Any, texts: "EncodedTexts", config: Embed, *, device: Any, precision: Any
 ) -> Vectors:
     """Compute the vectors of some rows, (rows, D), in their order."""
     import torch
 
     from bertpre.finetuning.batches import batches_by_length
-    from bertpre.model.flat import FlatTokens
     from bertpre.model.heads import mean_pool
     from bertpre.training.devices import autocast
 
-    lengths = np.array([len(row.ids) for row in rows], np.int64)
-    result = np.zeros((len(rows), encoder.config.hidden_size), np.float32)
-    for group in batches_by_length(lengths, most_tokens=_MOST_TOKENS):
-        sizes = lengths[group]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        positions = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-        firsts = np.array([rows[row].num_first for row in group])
-        batch = FlatTokens(
-            input_ids=torch.tensor([id for row in group for id in rows[row].ids], device=device),
-            token_type_ids=torch.from_numpy(
-                (positions >= np.repeat(firsts, sizes)).astype("i8")
-            ).to(device),
-            position_ids=torch.from_numpy(positions).to(device),
-            cu_seqlens=torch.from_numpy(starts.astype(np.int32)).to(device),
-            max_length=int(sizes.max()),
-        )
+    result = np.zeros((len(texts), encoder.config.hidden_size), np.float32)
+    for group in batches_by_length(texts.lengths, most_tokens=_MOST_TOKENS):
+        batch = texts.batch(group, device)
         with torch.inference_mode(), autocast(device, precision):
             hidden = encoder(batch).hidden_states.float()
             if config.pooling == "cls":
@@ -234,38 +190,9 @@ class _TsvWriter:
         pass
 
 
-def _check_output_file(output: Path, table: Path, *, overwrite: bool) -> None:
+def _check_suffix(output: Path) -> None:
     if output.suffix not in _SUFFIXES:
         raise ConfigError(
             f"{output}: expected a file name that ends with {' or '.join(_SUFFIXES)}",
             "choose another --output",
         )
-    if not output.exists():
-        return
-    if output.is_dir():
-        raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
-    if table.exists() and output.samefile(table):
-        raise ConfigError(f"{output}: is the table to be read", "choose another --output")
-    if not overwrite:
-        raise ConfigError(
-            f"{output}: exists already", "choose another --output, or pass --overwrite"
-        )
-
-
-@contextlib.contextmanager
-def _whole_or_absent(output: Path) -> Iterator[BinaryIO]:
-    unfinished = output.with_name(f".{output.name}.partial")
-    try:
-        file = unfinished.open("wb")
-    except OSError as error:
-        raise ConfigError(
-            f"{output}: cannot be written ({error.strerror})", "choose another --output"
-        ) from error
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -5,8 +5,8 @@ PyTorch is imported is.
 """
 
 import contextlib
+import io
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from bertpre.artefacts import faults_named, read_manifest
+from bertpre.artefacts import check_output_file, read_manifest, whole_file
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError
@@ -89,7 +89,8 @@ def predict(
     config = config or parse_config({"finetune": table_options(manifests[0])}).finetune
     _check_pairs(folders, manifests, config)
     if isinstance(output, str | Path):
-        _check_output_file(Path(output), table, overwrite=overwrite)
+        reads = None if table == STDIN else table
+        check_output_file(Path(output), reads=reads, overwrite=overwrite)
     rows = _read_cells(table, config)
     first = list(itertools.islice(rows, _FIRST_ROWS))
     if not first:
@@ -223,38 +224,13 @@ def _chunks(rows: Iterator[Cells]) -> Iterator[list[Cells]]:
         yield chunk
 
 
-def _check_output_file(output: Path, table: Path, *, overwrite: bool) -> None:
-    if not output.exists():
-        return
-    if output.is_dir():
-        raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
-    if table != STDIN and output.samefile(table):
-        raise ConfigError(f"{output}: is the table to be read", "choose another --output")
-    if not overwrite:
-        raise ConfigError(
-            f"{output}: exists already", "choose another --output, or pass --overwrite"
-        )
-
-
 @contextlib.contextmanager
 def _open_output(output: str | Path | TextIO) -> Iterator[TextIO]:
     """Give a file that appears when it is whole, or the open file that the caller has."""
     if not isinstance(output, str | Path):
         yield output
         return
-    output = Path(output)
-    unfinished = output.with_name(f".{output.name}.partial")
-    try:
-        file = unfinished.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ConfigError(
-            f"{output}: cannot be written ({error.strerror})", "choose another --output"
-        ) from error
-    try:
-        with faults_named(output), file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(Path(output)) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
+        yield text
+        text.detach()

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bertpre.errors import BertpreError, ConfigError
+from bertpre.artefacts import check_output_file, whole_file
+from bertpre.errors import BertpreError
 from bertpre.interop.chain import Chain, find_chain
 from bertpre.interop.html import Chapter, render_page
 from bertpre.interop.inspection import inspect
@@ -53,12 +54,7 @@ def report(
         BertpreError: the output exists, a folder is not whole, or belongs to another run.
     """
     output = Path(output)
-    if output.is_dir():
-        raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
-    if output.exists() and not overwrite:
-        raise ConfigError(
-            f"{output}: exists already", "choose another --output, or pass --overwrite"
-        )
+    check_output_file(output, overwrite=overwrite)
     chain = find_chain(run, tokenizer=tokenizer, data=data, models=models)
     pieces = chain.tokenizer
     if pieces is None and chain.data is not None:
@@ -83,14 +79,8 @@ def report(
             raise
         chapters.append(Chapter(name, folder.name or str(folder), sections))
     text = render_page(f"{chain.run.resolve().name}: bertpre report", _overview(chapters), chapters)
-    unfinished = output.with_name(f".{output.name}.partial")
-    try:
-        unfinished.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ConfigError(
-            f"{output}: cannot be written ({error.strerror})", "choose another --output"
-        ) from error
-    unfinished.replace(output)
+    with whole_file(output) as file:
+        file.write(text.encode())
     named = (("tokenizer", chain.tokenizer), ("data", chain.data), ("model", chain.models))
     return Report(output, chain, tuple(name for name, found in named if not found))
 

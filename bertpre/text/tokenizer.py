@@ -65,7 +65,6 @@ class Tokenizer:
         self._cutter = find_cutter(backend, kmer)
         self._memo = PieceMemo(self._cutter, self._encode_new)
 
-        self.kmer = kmer
         self.files = tuple(files)
         by_id = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
         self.tokens = tuple(token for token, _ in by_id)

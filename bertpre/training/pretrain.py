@@ -16,6 +16,7 @@ from bertpre.training.alarms import Alarms
 from bertpre.training.checkpoint import TrainerState, save_checkpoint, save_final
 from bertpre.training.checks import RunPlan, check_pretraining
 from bertpre.training.distributed import leave_ranks
+from bertpre.training.length import DEFAULT_STEPS
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
@@ -119,7 +120,8 @@ def pretrain(
 
 def _set_up(data: PretrainingData, config: Config, plan: RunPlan) -> Setup:
     options = config.pretrain
-    setup = set_up(data, config, plan, max_steps=plan.max_steps or 1)
+    # Where hours decide, any length will do for the trial.
+    setup = set_up(data, config, plan, max_steps=plan.max_steps or DEFAULT_STEPS)
     if options.micro_batch_size == "auto" and setup.device.type == "cuda" and not plan.decided:
         setup = replace(setup, micro_batch_size=largest_micro_batch(setup))
     if plan.max_steps is None and options.max_hours is not None:

@@ -18,7 +18,9 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
     """Describe a run before it starts, name by name, for people."""
     data, options, shape = setup.data, setup.options, config.model
     report = data.manifest["report"]
-    examples = sum(map(setup.batch_size, range(setup.max_steps)))
+    examples = setup.max_steps * options.global_batch_size
+    if options.initial_global_batch_size is not None:
+        examples = sum(map(setup.batch_size, range(setup.max_steps)))
     epochs = examples / len(data.records)
     share = -(-options.global_batch_size // setup.ranks.size)
     micro_batches = -(-share // setup.micro_batch_size)

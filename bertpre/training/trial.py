@@ -4,6 +4,7 @@ import itertools
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from bertpre.errors import ConfigError
 from bertpre.training.checkpoint import save_checkpoint
 from bertpre.training.metrics import draw_curves
 from bertpre.training.setup import Setup, first_state
-from bertpre.training.step import LossScale, accumulate_gradients, evaluate, train_step
+from bertpre.training.step import accumulate_gradients, evaluate
 
 _UNTIMED_UPDATES, _TIMED_UPDATES = 3, 20
 
@@ -26,7 +27,7 @@ def steps_within(hours: float, setup: Setup) -> int:
 
     Args:
         hours: for the whole run.
-        setup: of the run, its ``max_steps`` being of no matter.
+        setup: of a run that is longer than the trial.
 
     Raises:
         ConfigError: not even one update fits.
@@ -41,23 +42,12 @@ def steps_within(hours: float, setup: Setup) -> int:
         rank=setup.ranks.rank,
         num_ranks=setup.ranks.size,
     )
-    start = time.monotonic()
+    state, start = first_state(setup), time.monotonic()
     with closing(batches):
         for step, batch in zip(range(_UNTIMED_UPDATES + _TIMED_UPDATES), batches, strict=False):
             if step == _UNTIMED_UPDATES:
                 start = time.monotonic()
-            train_step(
-                setup.model,
-                setup.optimizer,
-                batch,
-                max_grad_norm=setup.options.optimizer.max_grad_norm,
-                device=setup.device,
-                precision=setup.precision,
-                seed=setup.seed,
-                step=step,
-                ranks=setup.ranks,
-                loss_scale=LossScale() if setup.precision == "fp16" else None,
-            )
+            setup.update(batch, replace(state, cursor=Cursor(step=step)))
     seconds = (time.monotonic() - start) / _TIMED_UPDATES
     seconds += _evaluation_seconds(setup) / setup.options.eval_every_steps
     seconds += _save_seconds(setup) / setup.options.save_every_steps
