@@ -140,7 +140,7 @@ class Finetune:
     baseline: Bool | None = option(
         None, "Score TF-IDF with a linear model beside the network; default: up to 50,000 rows."
     )
-    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to train.")
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to train and predict.")
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto", "auto: bf16 where the hardware has it, else fp32."
     )

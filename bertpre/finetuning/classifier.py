@@ -11,21 +11,20 @@ import torch
 
 from bertpre.artefacts import (
     MANIFEST,
-    check_files,
     fingerprint,
     fingerprint_file,
-    read_manifest,
 )
 from bertpre.config import schema
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
-from bertpre.errors import CheckpointError, ConfigError, DataFormatError
+from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.batches import Encoder
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.devices import Precision, PrecisionName, pick_precision
+from bertpre.training.run_folder import read_model_manifest
 
 log = logging.getLogger(__name__)
 
@@ -192,12 +191,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """
     if not (folder / MANIFEST).is_file():
         return {}
-    try:
-        manifest = read_manifest(folder, "checkpoint")
-    except DataFormatError:
-        manifest = read_manifest(folder, "model")
-    check_files(folder, manifest, content=True)
-    return manifest
+    return read_model_manifest(folder)
 
 
 def _fingerprint(folder: Path) -> str:

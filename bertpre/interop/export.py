@@ -14,19 +14,17 @@ from typing import Any, Literal, NamedTuple
 from bertpre.artefacts import (
     MANIFEST,
     Kind,
-    check_files,
     check_output,
     fingerprint,
-    read_manifest,
     stage_folder,
     write_json,
     write_manifest,
 )
-from bertpre.errors import DataFormatError, InteropError
+from bertpre.errors import InteropError
 from bertpre.interop.model_card import CARD, write_card
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.text.tokenizer_files import SETTINGS
-from bertpre.training.run_folder import find_checkpoint
+from bertpre.training.run_folder import find_checkpoint, read_model_manifest
 
 log = logging.getLogger(__name__)
 
@@ -132,12 +130,7 @@ def _facts(folder: Path) -> dict[str, Any]:
             f"{folder}: has no {MANIFEST}, so bertpre did not write it",
             "bring it in with `bertpre import` first",
         )
-    try:
-        manifest = read_manifest(folder, "checkpoint")
-    except DataFormatError:
-        manifest = read_manifest(folder, "model")
-    check_files(folder, manifest, content=True)
-    return manifest
+    return read_model_manifest(folder)
 
 
 def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.names import canonical_name, named_parts
+from bertpre.model.names import canonical_name, named_parts, plain_names
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
 
@@ -38,8 +38,9 @@ def start_from(
     """
     parts, tensors = named_parts(model), read_weights(folder)
     rows = _matching_rows(folder, tokenizer, reset_embeddings=reset_embeddings)
+    plain = plain_names(tensors)
     for given, value in tensors.items():
-        name = canonical_name(given, parts)
+        name = canonical_name(plain[given], parts)
         if name in (_WORDS, _WORD_BIAS) and rows is not None:
             tensors[given] = _put_rows(parts[name], *rows, value)
         elif name == _POSITIONS and name in parts:

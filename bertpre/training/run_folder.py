@@ -99,6 +99,20 @@ def reopen_run(run: Path, *, after_step: int) -> None:
     shutil.rmtree(run / "final", ignore_errors=True)
 
 
+def read_model_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a checkpoint or a fine-tuned model whose files are as it says.
+
+    Raises:
+        DataFormatError: the folder is of another kind, or a file differs.
+    """
+    try:
+        manifest = read_manifest(folder, "checkpoint")
+    except DataFormatError:
+        manifest = read_manifest(folder, "model")
+    check_files(folder, manifest, content=True)
+    return manifest
+
+
 def find_checkpoint(path: str | Path) -> Path:
     """Find the model in what a user names: a model folder, or a run folder with one in it.
 

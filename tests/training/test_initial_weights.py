@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from bertpre.config.schema import BuildVocab, Config, MakeData, Model
 from bertpre.data.make_data import make_data
@@ -201,3 +201,30 @@ def test_the_shape_of_what_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"config\.json: cannot be read as JSON"):
         checkpoint_shape(tmp_path)
+
+
+def test_a_prefix_that_another_library_put_before_the_names_does_not_matter(
+    tmp_path: Path, tiny_corpus: Path, tiny_config: Config, source: Path
+) -> None:
+    wrapped = tmp_path / "wrapped"
+    shutil.copytree(source / "final", wrapped)
+    (wrapped / "manifest.json").unlink()
+    tensors = load_file(wrapped / "model.safetensors")
+    save_file({f"module.{name}": value for name, value in tensors.items()},
+              wrapped / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
+    build_vocab([tiny_corpus], tmp_path / "tok", BuildVocab(vocab_size=300, min_frequency=1))
+    make_data(
+        [tiny_corpus], tokenizer=tmp_path / "tok", output=tmp_path / "data",
+        config=MakeData(max_seq_length=48, workers=1),
+    )  # fmt: skip
+
+    pretrain(
+        tmp_path / "data",
+        output=tmp_path / "run",
+        config=frozen(tiny_config, init_from=str(wrapped)),
+    )
+
+    found = load_file(tmp_path / "run/final/model.safetensors")
+    here, there = Tokenizer.load(tmp_path / "tok").tokens, Tokenizer.load(wrapped).tokens
+    row, old_row = found[WORDS][here.index("[MASK]")], tensors[WORDS][there.index("[MASK]")]
+    torch.testing.assert_close(row, old_row, rtol=0, atol=1e-9)
