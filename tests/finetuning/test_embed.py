@@ -102,27 +102,28 @@ def test_long_texts_are_cut_the_longer_one_first(tiny_checkpoint, tmp_path):
     assert report.num_truncated == 1
     # The same as a first text that was cut by hand: 32 tokens, of them 3 control tokens and the
     # tokens of the second text.
-    from bertpre.finetuning.embed import _encode
+    from bertpre.finetuning.batches import Encoder
     from bertpre.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(tiny_checkpoint)
+    encoder = Encoder(tokenizer=tokenizer, max_seq_length=32)
     second = tokenizer.encode("a dog").ids.tolist()
     first = tokenizer.encode("a dog " * 40).ids.tolist()[: 32 - 3 - len(second)]
     cut = [tokenizer.cls_id, *first, tokenizer.sep_id, *second, tokenizer.sep_id]
-    assert _encode(tokenizer, ["a dog " * 40, "a dog"], 32).ids == cut
+    assert encoder.texts(["a dog " * 40], ["a dog"]).input_ids.tolist() == cut
 
 
 def test_equal_long_texts_are_cut_in_turn(tiny_checkpoint):
-    from bertpre.finetuning.embed import _encode
+    from bertpre.finetuning.batches import Encoder
     from bertpre.text.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(tiny_checkpoint)
+    encoder = Encoder(tokenizer=Tokenizer.load(tiny_checkpoint), max_seq_length=23)
 
-    row = _encode(tokenizer, ["a " * 30, "a " * 30], 23)
+    row = encoder.texts(["a " * 30], ["a " * 30])
 
-    assert len(row.ids) == 23
-    assert row.num_first == 2 + 10
-    assert row.is_truncated
+    assert row.lengths.tolist() == [23]
+    assert row.second_starts.tolist() == [2 + 10]
+    assert row.num_truncated == 1
 
 
 def test_runs_and_models_will_do_and_rows_without_words_too(tiny_model, tmp_path):
