@@ -93,12 +93,16 @@ def clock(run: Callable[[], object]) -> Times:
     return Times(time.perf_counter() - start, processor() - before)
 
 
+def make_tokenizer(text: Path, folder: Path) -> Path:
+    """Make a vocabulary from the text."""
+    config = BuildVocab(vocab_size=20_000, sample_bytes=10**7)
+    build_vocab([text], folder / "tokenizer", config, overwrite=True)
+    return folder / "tokenizer"
+
+
 def bench_speed(name: str, text: Path, folder: Path) -> None:
     """Text to finished data folder, against the bare library."""
-    tokenizer = folder / "tokenizer"
-    build_vocab(
-        [text], tokenizer, BuildVocab(vocab_size=20_000, sample_bytes=10**7), overwrite=True
-    )
+    tokenizer = make_tokenizer(text, folder)
     bare = tokenizers.Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     lines = [line for line in text.read_text(encoding="utf-8").split("\n") if line]
 
@@ -176,6 +180,7 @@ def bench_memory(sizes: Sequence[int], folder: Path) -> None:
     text = folder / "text.txt"
     for megabytes in sizes:
         write_english_text(text, megabytes)
+        make_tokenizer(text, folder)
         cost = measure_process(MAKE, text, folder / "tokenizer", folder / "data")
         print(f"make-data, {megabytes} MB: {cost.mebibytes:.0f} MiB of private memory", flush=True)
 

@@ -32,6 +32,8 @@ class Metrics:
         learning_rate, grad_norm: of the update, the norm before clipping; None for eval.
         tokens_per_second: real tokens since the last line; None for eval.
         data_wait_share: share of the time since then that was spent waiting for examples.
+        matmul_peak_share: matrix products of real tokens since then, as a share of those that the
+            device could have done; None for eval.
         epoch: passes over the examples, with fraction.
         tokens_seen: real tokens so far.
         seconds: spent training so far.
@@ -50,6 +52,7 @@ class Metrics:
     grad_norm: float | None = None
     tokens_per_second: float | None = None
     data_wait_share: float | None = None
+    matmul_peak_share: float | None = None
     epoch: float
     tokens_seen: int
     seconds: float
@@ -154,10 +157,11 @@ def draw_curves(run: Path) -> None:
 
 
 class Rates(NamedTuple):
-    """Real tokens a second, and the share of the time that was spent waiting for examples."""
+    """See `Metrics`."""
 
     tokens_per_second: float
     data_wait_share: float
+    matmul_peak_share: float
 
 
 class Meter:
@@ -165,12 +169,13 @@ class Meter:
 
     Args:
         seconds_before: spent in earlier calls.
+        matmul_peak: operations a second of which this device is capable.
     """
 
-    def __init__(self, seconds_before: float) -> None:
-        self._before = seconds_before
+    def __init__(self, seconds_before: float, *, matmul_peak: float) -> None:
+        self._before, self._peak = seconds_before, matmul_peak
         self._start = self._line_start = time.monotonic()
-        self._waited, self._tokens = 0.0, 0
+        self._waited, self._tokens, self._operations = 0.0, 0, 0.0
 
     @property
     def seconds(self) -> float:
@@ -189,9 +194,10 @@ class Meter:
         self._waited += time.monotonic() - start
         return taken
 
-    def add(self, num_tokens: int) -> None:
-        """Count the real tokens of an update, over all processes."""
+    def add(self, num_tokens: int, operations: float) -> None:
+        """Count an update: its real tokens over all processes, its matrix products in this one."""
         self._tokens += num_tokens
+        self._operations += operations
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
@@ -204,6 +210,7 @@ class Meter:
         """Return the rates since the last call."""
         now = time.monotonic()
         elapsed = max(now - self._line_start, 1e-9)
-        rates = Rates(self._tokens / elapsed, self._waited / elapsed)
-        self._line_start, self._waited, self._tokens = now, 0.0, 0
+        share = self._operations / (elapsed * self._peak)
+        rates = Rates(self._tokens / elapsed, self._waited / elapsed, share)
+        self._line_start, self._waited, self._tokens, self._operations = now, 0.0, 0, 0.0
         return rates

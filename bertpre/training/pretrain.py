@@ -139,7 +139,7 @@ def _train(
     options, data, ranks = setup.options, setup.data, setup.ranks
     state = restore(run, setup)
     metrics_log = MetricsLog(run, step=state.cursor.step) if ranks.is_first else None
-    meter = Meter(state.seconds)
+    meter = Meter(state.seconds, matmul_peak=setup.matmul_peak)
     alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
     held_out, saved, stopping, done = None, None, False, _is_done(state, setup)
 
@@ -153,8 +153,9 @@ def _train(
         while not done and not stopping:
             learning_rate = setup.learning_rate(state.cursor.step)
             num_examples = setup.batch_size(state.cursor.step)
-            result = setup.update(meter.wait_for(batches), state)
-            meter.add(result.num_tokens)
+            batch = meter.wait_for(batches)
+            result = setup.update(batch, state)
+            meter.add(result.num_tokens, setup.operations(batch))
             state = replace(
                 state,
                 cursor=state.cursor.advance(num_examples, size=len(data.records)),

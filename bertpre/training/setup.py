@@ -20,9 +20,11 @@ from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.checkpoint import TrainerState, load_checkpoint
 from bertpre.training.checks import RunPlan
+from bertpre.training.compiling import compile_layers
 from bertpre.training.devices import Precision, pick_device, pick_precision
 from bertpre.training.distributed import Ranks, join_ranks
 from bertpre.training.initial_weights import start_from
+from bertpre.training.matmul import matmul_operations, matmul_peak
 from bertpre.training.memory import keep_freed_memory
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import PretrainingOptimizer
@@ -47,6 +49,7 @@ class Setup:
         max_steps, warmup_steps: of the run.
         ranks: the processes that train together.
         unigram_loss: what guessing by word frequency reaches on the held-out examples.
+        matmul_peak: operations a second that the device reaches in matrix products.
         facts: what a checkpoint's manifest says of the model.
     """
 
@@ -63,6 +66,7 @@ class Setup:
     warmup_steps: int
     ranks: Ranks
     unigram_loss: float | None
+    matmul_peak: float
     facts: dict[str, object]
 
     def execution(self) -> dict[str, Any]:
@@ -73,6 +77,7 @@ class Setup:
             "micro_batch_size": self.micro_batch_size,
             "threads": torch.get_num_threads(),
             "ranks": self.ranks.size,
+            "compile": self.options.compile,
             "torch": torch.__version__,
         }
 
@@ -123,6 +128,11 @@ class Setup:
             ranks=self.ranks,
             loss_scale=state.loss_scale,
         )
+
+    def operations(self, batch: list[Batch]) -> float:
+        """Count the operations of an update's matrix products in this process."""
+        vocab_size = self.data.tokenizer.vocab_size
+        return matmul_operations(self.model.bert.config, batch, vocab_size=vocab_size)
 
     def evaluate(self) -> Losses:
         """Measure the model on the held-out examples."""
@@ -199,6 +209,9 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         start_from(plan.init_from, model, data.tokenizer, reset_embeddings=options.reset_embeddings)
     model.bert.encoder.is_checkpointed = options.gradient_checkpointing
     model.to(device)
+    if options.compile:
+        compile_layers(model.bert.encoder)
+    precision = pick_precision(options.precision, device)
     base_spec = data.mask_spec
     if options.mlm_probability is not None:
         base_spec = replace(base_spec, probability=options.mlm_probability)
@@ -211,13 +224,14 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         options=options,
         seed=config.seed,
         device=device,
-        precision=pick_precision(options.precision, device),
+        precision=precision,
         base_spec=base_spec,
         micro_batch_size=_micro_batch_size(options, data, decided.get("micro_batch_size")),
         max_steps=max_steps,
         warmup_steps=decided.get("warmup_steps", warmup_steps),
         ranks=ranks,
         unigram_loss=unigram_loss(data),
+        matmul_peak=matmul_peak(device, precision),
         facts={
             "data": data.manifest["fingerprint"],
             "init_from": plan.resolved["init_from"],

@@ -231,3 +231,23 @@ def test_a_signal_ends_a_command_with_one_line_and_its_exit_code(tmp_path, numbe
         "run again\n"
     )
     assert not (tmp_path / "tok").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"GOMP_SPINCOUNT": "3000"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch, given, expected):
+    variables = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+    others = {name: value for name, value in os.environ.items() if name not in variables}
+    monkeypatch.setattr(os, "environ", {**others, **given})
+    monkeypatch.setattr(sys, "argv", ["bertpre", "--version"])
+
+    with pytest.raises(SystemExit):
+        main.main()
+
+    assert {name: os.environ[name] for name in variables & os.environ.keys()} == expected
