@@ -69,10 +69,10 @@ for name, module in (
     app.command(name, no_args_is_help=True)(module.command)
 
 
-# How often a waiting thread looks again before it sleeps. The default of GNU's OpenMP, which PyTorch
-# computes with on a CPU, is 300,000: beside another busy process, threads then wait for one that
-# does not run, and training is 2 to 17 times slower than on one thread. So few looks cost 5 % on an
-# idle machine.
+# How often a waiting thread looks again before it sleeps. By default, GNU's OpenMP, with which
+# PyTorch computes on a CPU, looks 300,000 times: beside another busy process, threads then wait for
+# one that does not run, and training is 2 to 17 times slower than on one thread. So few looks cost
+# 5 % on an idle machine.
 _SPINS = "3000"
 
 

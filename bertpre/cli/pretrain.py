@@ -94,6 +94,7 @@ def command(
     # Once more inside pretrain, but here before the seconds that importing PyTorch takes.
     check_pretraining(data, output=output, config=config, overwrite=overwrite, extend_to=extend_to)
     from bertpre.cli import render
+    from bertpre.cli.render_training import training
     from bertpre.training.pretrain import pretrain
 
     # Of the processes that torchrun starts, one speaks.
@@ -111,7 +112,7 @@ def command(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, remember)
-    with render.training() as show:
+    with training() as show:
         result = pretrain(
             data,
             output=output,

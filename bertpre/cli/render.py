@@ -8,7 +8,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -95,9 +94,16 @@ def progress(what: str, unit: str) -> Iterator[Callable[[int, int | None], None]
         A function to call with the count done and the total (None where it is not known).
     """
     if not err.is_terminal:
-        yield _plain_progress(what, unit)
+        yield plain_progress(what, unit)
         return
-    with Progress(
+    with bar(unit) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def bar(unit: str) -> Progress:
+    """Make a bar for stderr that is gone when it ends."""
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -107,12 +113,11 @@ def progress(what: str, unit: str) -> Iterator[Callable[[int, int | None], None]
         TimeRemainingColumn(),
         console=err,
         transient=True,
-    ) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    )
 
 
-def _plain_progress(what: str, unit: str) -> Callable[[int, int | None], None]:
+def plain_progress(what: str, unit: str) -> Callable[[int, int | None], None]:
+    """Return what prints a line now and then, for stderr without a terminal."""
     start = last = time.monotonic()
 
     def show(done: int, total: int | None) -> None:
@@ -136,42 +141,3 @@ def examples(lines: Sequence[str]) -> None:
         text.highlight_regex(r"\{\S+→\S+\}", "bold yellow")
         text.highlight_regex(r"\[(CLS|SEP)\]", "cyan")
         out.print(text)
-
-
-@contextlib.contextmanager
-def training() -> Iterator[Callable[[Any], None]]:
-    """Show a pretraining run: its summary, a bar of updates, and each line of metrics.
-
-    Yields:
-        A function that takes what `bertpre.training.pretrain.pretrain` tells.
-    """
-    with contextlib.ExitStack() as bar:
-        on_progress = None
-
-        def show(event: Any) -> None:
-            nonlocal on_progress
-            if isinstance(event, dict):
-                table("run", event)
-            elif hasattr(event, "max_steps"):
-                # Not before the first update, or the bar would stand between the table's lines.
-                on_progress = on_progress or bar.enter_context(progress("pretrain", "updates"))
-                on_progress(event.step, event.max_steps)
-            else:
-                err.print(_metrics_line(event), style="bold" if event.split == "eval" else None)
-
-        yield show
-
-
-def _metrics_line(line: Any) -> str:
-    parts = [f"step {line.step:>6,}", "held out" if line.split == "eval" else "training"]
-    parts.append(f"MLM loss {line.mlm_loss:.3f} accuracy {line.mlm_accuracy:.3f}")
-    if line.nsp_loss is not None:
-        parts.append(f"NSP loss {line.nsp_loss:.3f} accuracy {line.nsp_accuracy:.3f}")
-    if line.sop_loss is not None:
-        parts.append(f"SOP loss {line.sop_loss:.3f} accuracy {line.sop_accuracy:.3f}")
-    if line.unigram_loss is not None:
-        parts.append(f"(word frequencies alone: {line.unigram_loss:.3f})")
-    if line.learning_rate is not None:
-        parts.append(f"rate {line.learning_rate:.1e}")
-        parts.append(f"{line.tokens_per_second:,.0f} tokens/s")
-    return "  ".join(parts)

@@ -1,5 +1,6 @@
 """What can be known to be wrong before PyTorch is imported and the device is touched."""
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,6 +78,11 @@ def check_pretraining(
         )
     planned = planned_steps(config.pretrain, manifest["report"])
     _check_batch_ramp(config.pretrain)
+    if config.pretrain.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ConfigError(
+            "pretrain.tensorboard: the package tensorboard is not installed",
+            "pip install 'bertpre[tensorboard]'",
+        )
     init_from = _check_init_from(config)
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
         with locked(output / ".lock", str(output)):

@@ -16,6 +16,7 @@ from bertpre.errors import CheckpointError
 
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
+TENSORBOARD = "tensorboard"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,9 +65,11 @@ class MetricsLog:
     Args:
         run: the run folder.
         step: lines of later steps, which an interrupted run may have left, are cut off.
+        tensorboard: write events for TensorBoard, too.
     """
 
-    def __init__(self, run: Path, *, step: int) -> None:
+    def __init__(self, run: Path, *, step: int, tensorboard: bool = False) -> None:
+        self._events = _event_writer(run / TENSORBOARD, step) if tensorboard else None
         self._path = run / METRICS
         kept = [row for row in read_metrics(run) if row["step"] <= step]
         unfinished = run / f".{METRICS}.partial"
@@ -78,6 +81,17 @@ class MetricsLog:
         row = {key: value for key, value in asdict(metrics).items() if value is not None}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+        if self._events is not None:
+            for name in row.keys() - {"step", "split"}:
+                self._events.add_scalar(f"{metrics.split}/{name}", row[name], metrics.step)
+            self._events.flush()
+
+
+def _event_writer(folder: Path, step: int) -> Any:
+    from torch.utils.tensorboard import SummaryWriter  # the package may be missing
+
+    # Points of later steps, which an interrupted run may have left, are hidden.
+    return SummaryWriter(folder, purge_step=step + 1)
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

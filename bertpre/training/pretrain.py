@@ -138,7 +138,10 @@ def _train(
     """Update, log, evaluate and save until the last step, or until told to stop."""
     options, data, ranks = setup.options, setup.data, setup.ranks
     state = restore(run, setup)
-    metrics_log = MetricsLog(run, step=state.cursor.step) if ranks.is_first else None
+    metrics_log = None
+    if ranks.is_first:
+        step, with_events = state.cursor.step, options.tensorboard
+        metrics_log = MetricsLog(run, step=step, tensorboard=with_events)
     meter = Meter(state.seconds, matmul_peak=setup.matmul_peak)
     alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
     held_out, saved, stopping, done = None, None, False, _is_done(state, setup)

@@ -16,7 +16,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 FREE_NAMES = """
 make_data.workers
 pretrain.micro_batch_size pretrain.stop_after_hours pretrain.init_from
-pretrain.device pretrain.precision pretrain.deterministic
+pretrain.device pretrain.precision pretrain.compile pretrain.deterministic pretrain.tensorboard
 pretrain.log_every_steps pretrain.eval_every_steps pretrain.save_every_steps
 pretrain.keep_checkpoints
 """

@@ -57,6 +57,23 @@ def test_lines_after_the_checkpoint_are_cut_off(tmp_path: Path) -> None:
     assert [row["step"] for row in read_metrics(tmp_path)] == [1, 2, 3]
 
 
+def test_tensorboard_shows_what_was_written_and_hides_what_was_cut_off(tmp_path: Path) -> None:
+    package = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = pytest.importorskip(package, reason="needs the extra tensorboard")
+    log = MetricsLog(tmp_path, step=0, tensorboard=True)
+    for step in range(1, 6):
+        log.write(line(step))
+    log.write(line(5, "eval"))
+
+    log = MetricsLog(tmp_path, step=3, tensorboard=True)
+    log.write(line(4))
+
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("train/mlm_loss")] == [1, 2, 3, 4]
+    assert events.Scalars("train/mlm_loss")[1].value == 2.5
+    assert events.Scalars("eval/mlm_loss") == []
+
+
 def test_curves_are_drawn_with_and_without_lines(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path, step=0)
     draw_curves(tmp_path)
@@ -94,10 +111,10 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
             clock[0] += 1.0
             yield [batch]
 
-    meter, batches = Meter(seconds_before=50.0), slow_batches()
+    meter, batches = Meter(seconds_before=50.0, matmul_peak=1e9), slow_batches()
     meter.wait_for(batches)
     clock[0] += 3.0  # an update
-    meter.add(len(batch.input_ids))
+    meter.add(len(batch.input_ids), operations=2e9)
     with meter.away():
         clock[0] += 16.0  # an evaluation
 
@@ -105,6 +122,7 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
 
     assert rates.tokens_per_second == pytest.approx(len(batch.input_ids) / 4)
     assert rates.data_wait_share == pytest.approx(1 / 4)
+    assert rates.matmul_peak_share == pytest.approx(2 / 4)
     assert meter.seconds == 70.0
 
 

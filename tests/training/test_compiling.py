@@ -1,0 +1,65 @@
+"""Compiled layers give what the others give, and settle. Slow: compiling takes half a minute."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertpre.config.schema import Config
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.loader import Cursor, training_batches
+from bertpre.model.bert import initialize
+from bertpre.model.heads import BertForPreTraining
+from bertpre.training.compiling import compile_layers
+from bertpre.training.step import accumulate_gradients
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None and shutil.which("clang++") is None,
+    reason="torch.compile needs a C++ compiler on a CPU",
+)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_layers_give_the_same_gradients_after_a_handful_of_compilations(
+    tiny_data: Path, tiny_config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = PretrainingData(tiny_data)
+    models = []
+    for _ in range(2):
+        model = BertForPreTraining(
+            tiny_config.model, vocab_size=data.tokenizer.vocab_size, with_nsp=True
+        )
+        initialize(model, 0.2, torch.Generator().manual_seed(0))
+        models.append(model.eval())  # without dropout, which compiled code draws in its own way
+    plain, compiled = models
+    compile_layers(compiled.bert.encoder)
+    caplog.set_level(logging.INFO, "bertpre")
+    batches = training_batches(
+        data,
+        Cursor(),
+        seed=0,
+        batch_size=lambda step: 5 + step,  # no two batches have the same number of tokens
+        micro_batch_size=64,
+        spec=lambda step: data.mask_spec,
+    )
+    logged = []
+
+    for _, batch in zip(range(12), batches, strict=False):
+        for model in models:
+            accumulate_gradients(
+                model, batch, device=torch.device("cpu"), precision="fp32", seed=0, step=0
+            )
+        for ours, theirs in zip(plain.parameters(), compiled.parameters(), strict=True):
+            assert ours.grad is not None
+            assert theirs.grad is not None
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+        logged.append(len(caplog.messages))
+
+    batches.close()
+    assert 1 <= logged[-1] <= 6
+    assert logged[-1] == logged[len(logged) // 2]
+    assert caplog.messages[0].startswith("compiled part 1 of the layers in ")
