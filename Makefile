@@ -37,6 +37,7 @@ check: install
 
 bench: install
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_pretrain.py
 	$(BIN)/python tests/bench_vocabulary.py
 	$(BIN)/python tests/bench_data.py
 	$(BIN)/python tests/bench_finetuning.py

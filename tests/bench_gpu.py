@@ -50,6 +50,5 @@ if __name__ == "__main__":
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "gpu"], cwd=ROOT, check=False)
     print(f"{torch.cuda.get_device_name()}: {peak_matmul_flops() / 1e12:.0f} TFLOP/s in bf16")
     for preset, length, rows in BATCHES:
-        for is_short in (False, True):
-            bench_training(preset, rows=rows, is_short=is_short, length=length, dropout=0.0)
+        bench_training(preset, rows=rows, length=length, dropout=0.0)
     train_for_real()

@@ -65,15 +65,18 @@ def spell(rank: int, syllables: Sequence[str]) -> str:
 def measure_process(script: str, *arguments: object) -> Cost:
     """Run Python code in a new process and watch its RssAnon."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)])
-    peak = 0
-    while process.poll() is None:
-        status = Path(f"/proc/{process.pid}/status")
-        found = re.search(r"RssAnon:\s+(\d+)", status.read_text()) if status.exists() else None
-        peak = max(peak, int(found[1]) if found else 0)
-        time.sleep(0.01)
-    if process.returncode != 0:
-        raise SystemExit(f"a measured process failed with status {process.returncode}")
+    with tempfile.TemporaryFile("w+") as log:
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        peak = 0
+        while process.poll() is None:
+            status = Path(f"/proc/{process.pid}/status")
+            found = re.search(r"RssAnon:\s+(\d+)", status.read_text()) if status.exists() else None
+            peak = max(peak, int(found[1]) if found else 0)
+            time.sleep(0.01)
+        if process.returncode != 0:
+            log.seek(0)
+            raise SystemExit(f"a measured process failed:\n{log.read()}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Cost(time.perf_counter() - start, cpu, peak / 1024)

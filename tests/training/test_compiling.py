@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bertpre.data.loader import Cursor, training_batches
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.compiling import compile_layers
+from bertpre.training.pretrain import pretrain
 from bertpre.training.step import accumulate_gradients
 
 needs_compiler = pytest.mark.skipif(
@@ -63,3 +65,25 @@ def test_compiled_layers_give_the_same_gradients_after_a_handful_of_compilations
     assert 1 <= logged[-1] <= 6
     assert logged[-1] == logged[len(logged) // 2]
     assert caplog.messages[0].startswith("compiled part 1 of the layers in ")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_layers_settle_on_a_gpu(
+    tiny_data: Path, tiny_config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bertpre")
+    losses = []
+    for is_compiled in (False, True):
+        options = replace(
+            tiny_config.pretrain, device="cuda", precision="bf16", compile=is_compiled
+        )
+        model = replace(tiny_config.model, attention_probs_dropout_prob=0.0)
+        config = replace(tiny_config, model=model, pretrain=options)
+        result = pretrain(tiny_data, output=tmp_path / str(is_compiled), config=config)
+        assert result.held_out is not None
+        losses.append(result.held_out.mlm_loss)
+
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    assert 1 <= sum("compiled part" in message for message in caplog.messages) <= 8

@@ -359,6 +359,19 @@ def test_a_model_that_does_not_fit_the_data_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_tensorboard_without_its_package_is_refused(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    config = changed(tiny_config, tensorboard=True)
+
+    with pytest.raises(ConfigError, match="the package tensorboard is not installed") as caught:
+        pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert caught.value.hint == "pip install 'bertpre[tensorboard]'"
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_rate_for_static_masks_is_refused(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, tiny_config: Config
 ) -> None:
