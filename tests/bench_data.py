@@ -28,7 +28,7 @@ ROUNDS = 3
 _DIFFERENT_WORDS = 1_000_000
 _FREQUENT_WORDS = 2500
 _WORDS_AT_ONCE = 200_000
-MEGABYTES = 25
+MEGABYTES = 100
 MAKE = (
     "import sys; from bertpre.config.schema import MakeData;"
     "from bertpre.data.make_data import make_data;"

@@ -12,13 +12,33 @@ from typing import BinaryIO
 import numpy as np
 
 _SKETCH_HASHES = 1 << 16
+_COUNTED_TOGETHER = 1 << 12
 _PARTITIONS = 64
 _BUFFERED_HASHES = 1 << 16
 
 
 def hash_text(text: str) -> bytes:
     """Return 16 bytes that are equal for equal texts."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as JSON can hold
+        data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class Digest:
+    """A hash of a row of hashes, equal for equal rows."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def add(self, digests: Iterable[bytes]) -> None:
+        """Append to the row."""
+        self._hash.update(b"".join(digests))
+
+    def value(self) -> bytes:
+        """Return 16 bytes."""
+        return self._hash.digest()
 
 
 class DistinctSketch:
@@ -33,20 +53,26 @@ class DistinctSketch:
         self._kept: set[int] = set()
         self._mask = 0
         self._total = 0
+        self._waiting: list[bytes] = []
 
-    def add(self, digest: bytes) -> None:
-        """Count a value by its hash."""
-        self._total += 1
-        number = int.from_bytes(digest[:8], "little")
-        if number & self._mask:
-            return
-        self._kept.add(number)
+    def add(self, digests: Iterable[bytes]) -> None:
+        """Count values by their hashes."""
+        self._waiting.extend(digests)
+        if len(self._waiting) >= _COUNTED_TOGETHER:
+            self._count()
+
+    def _count(self) -> None:
+        numbers = np.frombuffer(b"".join(self._waiting), "<u8")[::2]
+        self._total += len(numbers)
+        self._waiting.clear()
+        self._kept.update(numbers[numbers & np.uint64(self._mask) == 0].tolist())
         while len(self._kept) > _SKETCH_HASHES:
             self._mask = 2 * self._mask + 1
             self._kept = {number for number in self._kept if not number & self._mask}
 
     def repeated_share(self) -> float:
         """Return the share of values that are not the first of their kind."""
+        self._count()
         distinct = len(self._kept) * (self._mask + 1)
         return max(0.0, 1 - distinct / self._total) if self._total else 0.0
 

@@ -249,7 +249,9 @@ class _LineDecoder:
         else:
             lines = self._by_block(stream)
         for line in lines:
-            yield line.removeprefix("\ufeff") if self.number == 1 else line
+            yield line.removeprefix("\ufeff")
+            break
+        yield from lines
 
     def _by_line(self, stream: BinaryIO) -> Iterator[str]:
         for self.number, line in enumerate(stream, start=1):

@@ -11,7 +11,7 @@ from bertpre.text.duplicates import DistinctSketch, Repeats, hash_text
 def share(values) -> float:
     sketch = DistinctSketch()
     for value in values:
-        sketch.add(hash_text(str(value)))
+        sketch.add([hash_text(str(value))])
     return sketch.repeated_share()
 
 
@@ -34,7 +34,7 @@ def test_the_sketch_stays_small(monkeypatch):
     monkeypatch.setattr(duplicates, "_SKETCH_HASHES", 100)
     sketch = DistinctSketch()
     for i in range(10_000):
-        sketch.add(hash_text(str(i)))
+        sketch.add([hash_text(str(i))])
 
     assert len(sketch._kept) <= 100
 
