@@ -119,6 +119,7 @@ class PaddedModel(nn.Module):
             max_length=length,
             rows=None,
             keep=keep,
+            has_flash=False,
         )
         positions = torch.arange(length, device=input_ids.device).expand(batch_size, length)
         batch = FlatTokens(

@@ -41,17 +41,9 @@ def scaled_dot_product_attention(
     return probabilities @ value
 
 
-def takes_varlen(device: torch.device, dtype: torch.dtype, dropout_p: float) -> bool:
-    """Tell whether flash attention over flat sequences can do it, which computes no padding.
-
-    It exists for NVIDIA GPUs from compute capability 8.0, in half precision, without dropout.
-    """
-    return (
-        device.type == "cuda"
-        and dtype in (torch.bfloat16, torch.float16)
-        and dropout_p == 0
-        and torch.cuda.get_device_capability(device) >= (8, 0)
-    )
+def suits_flash_attention(dtype: torch.dtype, dropout_p: float) -> bool:
+    """Tell whether flash attention, where the device has it, does this precision and dropout."""
+    return dtype in (torch.bfloat16, torch.float16) and dropout_p == 0
 
 
 def attention(qkv: Tensor, layout: Layout, *, dropout_p: float) -> Tensor:
@@ -65,7 +57,7 @@ def attention(qkv: Tensor, layout: Layout, *, dropout_p: float) -> Tensor:
     Returns:
         (N, H, K).
     """
-    if takes_varlen(qkv.device, qkv.dtype, dropout_p):
+    if layout.has_flash and suits_flash_attention(qkv.dtype, dropout_p):
         query, key, value = qkv.unbind(dim=1)  # (N, H, K)
         starts, longest = layout.cu_seqlens, layout.longest
         context = varlen_attn(query, key, value, starts, starts, longest, longest)

@@ -90,6 +90,8 @@ class Layout(NamedTuple):
         rows: (num_rows,) int64, each token's row in a padded batch seen as (B * T, ...); filler
             points at row 0. None where padding is a view, as every sequence has T tokens.
         keep: (B, T) bool, true at real tokens; None where all are.
+        has_flash: whether the device has flash attention over flat sequences; asked here, as
+            compiled code cannot ask.
     """
 
     cu_seqlens: Tensor
@@ -100,6 +102,7 @@ class Layout(NamedTuple):
     max_length: int
     rows: Tensor | None
     keep: Tensor | None
+    has_flash: bool
 
     def pad(self, values: Tensor) -> Tensor:
         """Lay flat values (num_rows, ...) out as (B, T, ...), zeros at the padding."""
@@ -124,24 +127,40 @@ def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layo
         num_tokens: N, given so that a GPU need not be asked for it.
         max_length: length of the longest sequence.
     """
-    device, batch_size, num_rows = cu_seqlens.device, len(cu_seqlens) - 1, num_tokens
-    sequences = cu_seqlens, max_length
+    device, batch_size = cu_seqlens.device, len(cu_seqlens) - 1
+    num_rows, longest = num_tokens, max_length
     if device.type == "cpu":
         num_rows = round_up(num_tokens)
         if num_tokens != batch_size * max_length:
             max_length = -(-max_length // 8) * 8
-    if num_tokens == num_rows == batch_size * max_length:
-        return Layout(*sequences, num_tokens, num_rows, batch_size, max_length, None, None)
-    starts = cu_seqlens[:-1].long()
-    shifts = torch.arange(batch_size, device=device) * max_length - starts
-    lengths = cu_seqlens.diff()
-    shift_of_token = torch.repeat_interleave(shifts, lengths, output_size=num_tokens)
-    rows = torch.arange(num_tokens, device=device) + shift_of_token
-    rows = F.pad(rows, (0, num_rows - num_tokens))
-    keep = None
-    if num_tokens != batch_size * max_length:
-        keep = torch.arange(max_length, device=device) < lengths[:, None]
-    return Layout(*sequences, num_tokens, num_rows, batch_size, max_length, rows, keep)
+    rows = keep = None
+    if not num_tokens == num_rows == batch_size * max_length:
+        lengths = cu_seqlens.diff()
+        shifts = torch.arange(batch_size, device=device) * max_length - cu_seqlens[:-1].long()
+        shift_of_token = torch.repeat_interleave(shifts, lengths, output_size=num_tokens)
+        rows = torch.arange(num_tokens, device=device) + shift_of_token
+        rows = F.pad(rows, (0, num_rows - num_tokens))
+        if num_tokens != batch_size * max_length:
+            keep = torch.arange(max_length, device=device) < lengths[:, None]
+    return Layout(
+        cu_seqlens=cu_seqlens,
+        longest=longest,
+        num_tokens=num_tokens,
+        num_rows=num_rows,
+        batch_size=batch_size,
+        max_length=max_length,
+        rows=rows,
+        keep=keep,
+        has_flash=has_flash_attention(device),
+    )
+
+
+def has_flash_attention(device: torch.device) -> bool:
+    """Tell whether a device has flash attention over flat sequences, which computes no padding.
+
+    It exists for NVIDIA GPUs from compute capability 8.0.
+    """
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def round_up(count: int) -> int:

@@ -3,7 +3,8 @@
 import torch
 
 from bertpre.config.schema import Config
-from bertpre.model.attention import takes_varlen
+from bertpre.model.attention import suits_flash_attention
+from bertpre.model.flat import has_flash_attention
 from bertpre.training.setup import Setup
 
 _FALLS = {
@@ -66,10 +67,11 @@ def _attention(setup: Setup, dropout_p: float) -> str:
     if setup.device.type == "cpu":
         return "written out, padded to the longest of a batch"
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(setup.precision, torch.float32)
-    if takes_varlen(setup.device, dtype, dropout_p):
+    has_flash = has_flash_attention(setup.device)
+    if has_flash and suits_flash_attention(dtype, dropout_p):
         return "flash attention without padding"
     reason = ""
-    if takes_varlen(setup.device, dtype, 0.0):
+    if has_flash and suits_flash_attention(dtype, 0.0):
         reason = "; without model.attention_probs_dropout_prob it would be flash attention"
     return f"the library's, padded to the longest of a batch{reason}"
 

@@ -10,7 +10,7 @@ from bertpre.config import schema
 from bertpre.model.attention import (
     attention,
     scaled_dot_product_attention,
-    takes_varlen,
+    suits_flash_attention,
 )
 from bertpre.model.bert import EncoderLayer, MultiHeadAttention
 from bertpre.model.flat import Layout, make_layout
@@ -90,7 +90,7 @@ def test_attention_on_a_gpu_equals_the_written_out_form() -> None:
 def test_flash_attention_over_flat_sequences_equals_the_padded_form() -> None:
     qkv = torch.randn(8, 3, 2, 64, generator=torch.Generator().manual_seed(0))
     half = qkv.cuda().bfloat16().requires_grad_()
-    assert takes_varlen(half.device, half.dtype, 0.0)
+    assert layout_of(CU_SEQLENS.cuda()).has_flash
 
     here = attention(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
     there = attention(half, layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
@@ -101,12 +101,12 @@ def test_flash_attention_over_flat_sequences_equals_the_padded_form() -> None:
     assert torch.isfinite(half.grad).all()
 
 
-@pytest.mark.parametrize(
-    ("device", "dtype", "dropout_p"),
-    [("cpu", torch.bfloat16, 0.0), ("cuda", torch.float32, 0.0), ("cuda", torch.bfloat16, 0.1)],
-)
-def test_flash_attention_is_not_taken_where_it_does_not_apply(device, dtype, dropout_p) -> None:
-    assert not takes_varlen(torch.device(device), dtype, dropout_p)
+def test_flash_attention_is_not_taken_where_it_does_not_apply() -> None:
+    assert not layout_of(CU_SEQLENS).has_flash
+    assert suits_flash_attention(torch.bfloat16, 0.0)
+    assert suits_flash_attention(torch.float16, 0.0)
+    assert not suits_flash_attention(torch.float32, 0.0)
+    assert not suits_flash_attention(torch.bfloat16, 0.1)
 
 
 def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
