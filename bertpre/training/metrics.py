@@ -27,6 +27,7 @@ class Metrics:
         step: updates done.
         split: "train", of the update's own examples; "eval", of all held-out examples.
         mlm_loss, mlm_accuracy: over predicted tokens.
+        mlm_perplexity: the exponential of the loss; None for train, and beyond all sense.
         nsp_loss, nsp_accuracy: over pairs; None without NSP.
         sop_loss, sop_accuracy: over pairs; None without sentence order.
         unigram_loss: the held-out loss of guessing by word frequency; None for train.
@@ -44,6 +45,7 @@ class Metrics:
     split: Literal["train", "eval"]
     mlm_loss: float
     mlm_accuracy: float
+    mlm_perplexity: float | None = None
     nsp_loss: float | None = None
     nsp_accuracy: float | None = None
     sop_loss: float | None = None

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from math import isfinite
+from math import exp, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ from bertpre.training.summary import summarize
 from bertpre.training.trial import largest_micro_batch, steps_within
 
 log = logging.getLogger(__name__)
+
+_LARGEST_EXPONENT = 700  # of which a float holds the exponential
 
 
 class Progress(NamedTuple):
@@ -244,7 +246,8 @@ def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
 
 def _evaluate(state: TrainerState, setup: Setup) -> Metrics:
     line = _line(state, setup, setup.evaluate())
-    return replace(line, split="eval", unigram_loss=setup.unigram_loss)
+    perplexity = exp(line.mlm_loss) if line.mlm_loss < _LARGEST_EXPONENT else None
+    return replace(line, split="eval", mlm_perplexity=perplexity, unigram_loss=setup.unigram_loss)
 
 
 def _save(run: Path, setup: Setup, state: TrainerState) -> Path:
