@@ -1,10 +1,19 @@
 """Dropout that is cheap on a CPU: drawing the masks there costs more than the layers do."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_LEVELS = 2**16
+_LEVELS = 2**15
+# Integers of the same width, whose bits can be cleared.
+_INTEGERS = {
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
 
 
 def dropout(values: Tensor, p: float, *, training: bool) -> Tensor:
@@ -12,7 +21,7 @@ def dropout(values: Tensor, p: float, *, training: bool) -> Tensor:
 
     Args:
         values: any shape.
-        p: the share, 0 ≤ p < 1; on a CPU rounded to a multiple of 2**-16.
+        p: the share, 0 ≤ p < 1; on a CPU rounded to a multiple of 2**-15.
         training: without it the values come back as they are.
 
     Source: Srivastava et al. 2014; scaled while training, as in Vaswani et al. 2017, section 5.4.
@@ -21,15 +30,42 @@ def dropout(values: Tensor, p: float, *, training: bool) -> Tensor:
         return values
     if values.device.type != "cpu":
         return F.dropout(values, p)
+    num_dropped = min(round(p * _LEVELS), _LEVELS - 1)  # of the levels
+    dropped: Tensor = _Dropout.apply(values, num_dropped)  # type: ignore[no-untyped-call]
+    return dropped
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, num_dropped: int) -> Tensor:
+        mask = _draw_mask(values, num_dropped)
+        ctx.save_for_backward(mask)
+        ctx.scale = _LEVELS / (_LEVELS - num_dropped)
+        return _apply_mask(values, mask, ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return _apply_mask(gradient, mask, ctx.scale), None
+
+
+def _draw_mask(values: Tensor, num_dropped: int) -> Tensor:
+    """Draw integers as wide as the values: all bits 1 to keep one, 0 to drop it."""
     # PyTorch draws one number for each value, on one thread. Each 64-bit word holds four
     # independent numbers of 16 bits, which is a quarter of the draws and as good a mask.
     count = values.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    numbers = words.view(torch.int16)[:count].view(values.shape)  # -2**15 ... 2**15 - 1
-    num_dropped = round(p * _LEVELS)
-    keep = numbers >= num_dropped - _LEVELS // 2
-    # As bytes, since a product with bool converts it one by one.
-    return values * keep.view(torch.uint8) * (_LEVELS / (_LEVELS - num_dropped))
+    numbers = words.view(torch.int16)[:count].view(values.shape)
+    # 15 bits are the number; below num_dropped, the difference is negative, and shifting its sign
+    # over the others makes them all 1. Integers of 16 bits, as bool would be converted one by one.
+    numbers.bitwise_and_(_LEVELS - 1).sub_(num_dropped).bitwise_right_shift_(15).bitwise_not_()
+    return numbers.to(_INTEGERS[values.dtype])
+
+
+def _apply_mask(values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    kept = values * scale
+    kept.view(mask.dtype).bitwise_and_(mask)
+    return kept
 
 
 class Dropout(nn.Module):

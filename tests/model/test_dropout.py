@@ -28,13 +28,20 @@ def test_dropout_of_neighbours_is_independent() -> None:
         assert both == pytest.approx(p * p, abs=5 * (p * p / count) ** 0.5)
 
 
-def test_dropout_sends_gradients_through_the_kept_values_only() -> None:
-    values = torch.randn(200, requires_grad=True)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_dropout_sends_gradients_through_the_kept_values_only(dtype: torch.dtype) -> None:
+    values = torch.randn(20, 10, dtype=dtype, requires_grad=True)
 
     result = dropout(values, 0.5, training=True)
     result.sum().backward()
 
-    assert torch.equal(values.grad, torch.where(result == 0, 0.0, 2.0))
+    assert torch.equal(values.grad, torch.where(result == 0, 0.0, 2.0).to(dtype))
+    assert torch.equal(result, values.grad * values)
+    assert not torch.equal(result, 2 * values)
+
+
+def test_dropout_of_nearly_all_values_leaves_numbers() -> None:
+    assert torch.isfinite(dropout(torch.ones(10_000), 0.999999, training=True)).all()
 
 
 def test_dropout_draws_anew_each_time_and_repeats_after_a_seed() -> None:
