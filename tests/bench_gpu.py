@@ -6,6 +6,7 @@ At most eight minutes; prints a line as soon as it is known, so that a cut run s
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -13,21 +14,10 @@ from bench import ROOT, bench_training, write_text
 
 from bertpre import build_vocab, load_config, make_data, pretrain
 from bertpre.config.schema import BuildVocab, MakeData
+from bertpre.training.matmul import matmul_peak
+from bertpre.training.metrics import read_metrics
 
 BATCHES = (("base", 128, 256), ("base", 512, 64), ("large", 128, 128))
-
-
-def peak_matmul_flops() -> float:
-    """Measure what bf16 products of 8192 x 8192 reach, in operations a second."""
-    left, right = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for round in range(30):
-        if round == 10:
-            start.record()
-        left @ right
-    end.record()
-    torch.cuda.synchronize()
-    return 20 * 2 * 8192**3 / (start.elapsed_time(end) / 1000)
 
 
 def train_for_real() -> None:
@@ -38,17 +28,30 @@ def train_for_real() -> None:
         build_vocab([folder / "text.txt"], folder / "tokenizer", BuildVocab(vocab_size=8000))
         make_data([folder / "text.txt"], tokenizer=folder / "tokenizer", output=folder / "data",
                   config=MakeData())  # fmt: skip
-        config = load_config(ROOT / "configs/mini.yaml", sets=["pretrain.max_steps=300"])
-        result = pretrain(folder / "data", output=folder / "run", config=config)
-        assert result.held_out is not None
-        print(f"300 real updates of mini: held-out MLM loss {result.held_out.mlm_loss:.3f}")
+        for is_compiled in (False, True):
+            run = folder / f"run-{is_compiled}"
+            sets = ["pretrain.max_steps=300", f"pretrain.compile={str(is_compiled).lower()}"]
+            config = load_config(ROOT / "configs/mini.yaml", sets=sets)
+            start = time.perf_counter()
+            result = pretrain(folder / "data", output=run, config=config)
+            seconds = time.perf_counter() - start
+            last = [row for row in read_metrics(run) if row["split"] == "train"][-1]
+            assert result.held_out is not None
+            print(
+                f"300 real updates of mini, {'compiled' if is_compiled else 'eager'}: {seconds:.0f}"
+                f" s, held-out MLM loss {result.held_out.mlm_loss:.3f}, at the end "
+                f"{last['tokens_per_second']:,.0f} tokens/s, {last['matmul_peak_share']:.0%} of "
+                f"the matmul peak, {last['data_wait_share']:.1%} of the time waiting for examples",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
     if not torch.cuda.is_available():
         sys.exit("there is no CUDA device")
     subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "gpu"], cwd=ROOT, check=False)
-    print(f"{torch.cuda.get_device_name()}: {peak_matmul_flops() / 1e12:.0f} TFLOP/s in bf16")
+    peak = matmul_peak(torch.device("cuda"), "bf16")
+    print(f"{torch.cuda.get_device_name()}: {peak / 1e12:.0f} TFLOP/s in bf16", flush=True)
     for preset, length, rows in BATCHES:
         bench_training(preset, rows=rows, length=length, dropout=0.0)
     train_for_real()
