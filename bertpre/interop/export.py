@@ -70,13 +70,11 @@ def export(
         overwrite: replace an exported folder of that name.
 
     Raises:
-        InteropError: the target cannot express the model, or the folder holds several; bertpre did
-            not write it; the ONNX libraries are missing, or the ONNX model gives other outputs.
-        BertpreError: the checkpoint is missing or damaged, or the output exists.
+        InteropError: the target cannot express the model; bertpre did not write it; the ONNX
+            libraries are missing, or the ONNX model gives other outputs.
+        BertpreError: the checkpoint is missing, damaged or one of several, or the output exists.
     """
-    checkpoint, output = Path(checkpoint), Path(output)
-    if (checkpoint / MANIFEST).is_file() and not (checkpoint / _CONFIG).is_file():
-        _check_single(checkpoint)
+    output = Path(output)
     folder = find_checkpoint(checkpoint)
     manifest = _facts(folder)
     raw = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
@@ -113,15 +111,6 @@ def export(
         write_manifest(work, kind, {**facts, "exported_from": manifest["fingerprint"]})
     files = {path.name: path.stat().st_size for path in sorted(output.iterdir())}
     return ExportReport(output, files, difference)
-
-
-def _check_single(folder: Path) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    if members := manifest.get("members"):
-        raise InteropError(
-            f"{folder}: holds several models ({', '.join(members)}), which only bertpre averages",
-            f"export one of them, such as {folder / members[0]}",
-        )
 
 
 def _facts(folder: Path) -> dict[str, Any]:

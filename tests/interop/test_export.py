@@ -141,20 +141,6 @@ def test_what_the_library_has_no_words_for_is_refused(chain, tutorial_checkpoint
     assert not (tmp_path / "out").exists()
 
 
-def test_of_several_models_one_has_to_be_named(tmp_path):
-    folder = tmp_path / "folds"
-    folder.mkdir()
-    write_manifest(folder, "model", {"members": ["fold-1", "fold-2"]})
-
-    with pytest.raises(InteropError) as caught:
-        export(folder, tmp_path / "out", to="huggingface")
-
-    assert str(caught.value) == (
-        f"{folder}: holds several models (fold-1, fold-2), which only bertpre averages — export "
-        f"one of them, such as {folder / 'fold-1'}"
-    )
-
-
 def test_a_folder_of_another_library_has_to_be_imported_first(make_foreign, tmp_path):
     with pytest.raises(InteropError, match=r"bertpre did not write it — bring it in with `bertpre"):
         export(make_foreign(), tmp_path / "out", to="huggingface")
