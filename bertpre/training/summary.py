@@ -1,10 +1,14 @@
 """What a run is about to do, in words and numbers, before it starts."""
 
+import logging
+
 import torch
 
 from bertpre.config.schema import Config
 from bertpre.model.attention import takes_varlen
 from bertpre.training.setup import Setup
+
+log = logging.getLogger(__name__)
 
 _FALLS = {
     "linear": "then linear to 0",
@@ -15,7 +19,8 @@ _FALLS = {
 
 
 def summarize(setup: Setup, config: Config) -> dict[str, str]:
-    """Describe a run before it starts, name by name, for people."""
+    """Describe a run before it starts, name by name, for people; warn of what cannot act."""
+    _warn_of_idle_stopping(setup)
     data, options, shape = setup.data, setup.options, config.model
     report = data.manifest["report"]
     examples = setup.max_steps * options.global_batch_size
@@ -60,6 +65,28 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
     if options.init_from is not None:
         rows["starts from"] = str(options.init_from)
     return rows
+
+
+def _warn_of_idle_stopping(setup: Setup) -> None:
+    patience, every = setup.options.early_stopping_evals, setup.options.eval_every_steps
+    if patience is None:
+        return
+    num_evals = -(-setup.max_steps // every)
+    if not len(setup.data.held_out):
+        log.warning(
+            "pretrain.early_stopping_evals: nothing is held out, so the run goes to its last step; "
+            "rerun make-data with a make_data.eval_fraction above 0"
+        )
+    elif num_evals < patience + 2:  # the first is a gain, and after the last nothing is left
+        log.warning(
+            "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run of %d "
+            "before its last step; set pretrain.eval_every_steps, now %d of %d, to %d or less",
+            patience,
+            num_evals,
+            every,
+            setup.max_steps,
+            max(1, (setup.max_steps - 1) // (patience + 1)),
+        )
 
 
 def _attention(setup: Setup, dropout_p: float) -> str:

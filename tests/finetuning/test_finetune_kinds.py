@@ -297,6 +297,22 @@ def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint
     assert (member.best_epoch, len(member.history)) == (1, 3)
 
 
+@pytest.mark.parametrize(("num_epochs", "is_said"), [(3, True), (4, False)])
+def test_early_stopping_that_cannot_act_is_a_warning(
+    tmp_path, tiny_checkpoint, tables, recipe, caplog, num_epochs, is_said
+):
+    config = dataclasses.replace(
+        recipe, num_epochs=num_epochs, early_stopping=2, learning_rate=1e-30, baseline=False
+    )
+
+    finetune(tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "m", config=config)
+
+    assert is_said == (
+        "early_stopping: 2 epochs without a gain cannot end a training of 3 before its last; pass "
+        "--num-epochs 4 or more, or leave it out" in caplog.text
+    )
+
+
 @pytest.mark.parametrize(
     "extra",
     [
