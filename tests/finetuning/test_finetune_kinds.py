@@ -262,6 +262,19 @@ def test_a_part_of_a_folder_starts_another_task_but_the_whole_does_not(
     assert (tmp_path / "model" / "manifest.json").is_file()
 
 
+def test_a_model_that_is_named_twice_is_an_error(folds_model, tables, tmp_path):
+    (tmp_path / "link").symlink_to(folds_model / "fold-1")
+    for models in (
+        [folds_model, folds_model],
+        [folds_model, folds_model / "fold-1"],
+        [folds_model / "fold-1", tmp_path / "link"],
+    ):
+        with pytest.raises(ConfigError, match=r": is named twice, .* — name each model once"):
+            predict(models, tables / "test.tsv", output=tmp_path / "out.tsv")
+
+    assert not (tmp_path / "out.tsv").exists()
+
+
 def test_seeds_are_told_one_by_one_and_averaged(tmp_path, tiny_checkpoint, tables, recipe):
     events = []
 
