@@ -99,6 +99,16 @@ def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable,
     kind: Kind
     if config.task == "auto":
         kind, reason = find_kind(table.labels, separator=config.label_separator)
+        several = [cell for cell in table.labels if config.label_separator in cell]
+        if kind == "classification" and several:
+            log.warning(
+                "%s: labels with %r in them, such as %r, are taken for the names of one class "
+                "each; if they are several names, pass --task multi-label, else --task "
+                "classification, which is what was taken",
+                table.name,
+                config.label_separator,
+                min(several),
+            )
     else:
         kind, reason = config.task, "as --task says"
     table = _without_faults(table, faults, kind, config)

@@ -239,6 +239,29 @@ def test_the_task_is_found_or_told(tmp_path, task, kind, reason):
     assert (labels.kind, found_reason) == (kind, reason)
 
 
+@pytest.mark.parametrize(
+    ("labels", "task", "is_said"),
+    [
+        (["joy", "joy,fear"], "auto", True),
+        (["Paris, France", "Lyon, France"], "auto", True),
+        (["joy", "fear"], "auto", False),
+        (["joy", "fear", "joy,fear"], "auto", False),  # several names, as the summary says
+        (["joy", "joy,fear"], "classification", False),
+    ],
+)
+def test_separators_inside_the_names_of_classes_are_said(tmp_path, caplog, labels, task, is_said):
+    path = write(tmp_path, "t.tsv", *(f"x\t{label}" for label in labels))
+
+    read(path, Finetune(task=task))
+
+    shown = min(label for label in labels if "," in label) if is_said else ""
+    assert is_said == (
+        f"t.tsv: labels with ',' in them, such as {shown!r}, are taken for the names of one class "
+        "each; if they are several names, pass --task multi-label, else --task classification"
+        in caplog.text
+    )
+
+
 def test_labels_that_are_no_numbers_are_bad_rows_of_a_regression(tmp_path):
     path = write(tmp_path, "t.tsv", "a\t0.5", "b\ttwo", "c\tinf", "d\t3")
 
