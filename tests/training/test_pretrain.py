@@ -212,6 +212,18 @@ def test_a_finished_run_is_left_alone(
     assert {p: p.stat().st_mtime_ns for p in unbroken.rglob("*")} == before
 
 
+def test_a_finished_run_without_its_metrics_is_still_finished(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, unbroken: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    (run / "metrics.jsonl").unlink()
+
+    result = pretrain(tiny_data, output=run, config=tiny_config)
+
+    assert (result.step, result.was_finished) == (12, True)
+
+
 def test_other_options_do_not_mix_into_a_run(tiny_data: Path, tiny_config: Config, unbroken: Path):
     other = replace(changed(tiny_config, max_steps=20), seed=5)
     other = replace(other, model=replace(other.model, num_hidden_layers=3))
