@@ -40,7 +40,7 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
     fall = _FALLS[options.schedule.name].format(decay=options.schedule.decay_ratio)
     rows = {
         "model": f"{shape.num_hidden_layers} layers x {shape.hidden_size}, "
-        f"{shape.num_attention_heads} heads, {parameters / 1e6:.1f} M parameters",
+        f"{shape.num_attention_heads} heads, {_amount(parameters)} parameters",
         "vocabulary": f"{data.tokenizer.vocab_size:,}",
         "objective": f"{data.objective}, {rate} predicted, "
         f"{'static' if data.static_masks else 'dynamic'} masks",
@@ -48,7 +48,8 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         f"({report['mean_length']:.0f} on average), {len(data.held_out):,} held out",
         "updates": f"{setup.max_steps:,} of {size} "
         f"({_count(micro_batches, 'forward pass', 'forward passes')} each)",
-        "epochs": f"{epochs:.1f}, {epochs * report['tokens_per_epoch'] / 1e6:,.1f} M tokens",
+        "epochs": (f"{epochs:.1f}, " if epochs >= 1 else f"{epochs:.2g}, ")
+        + f"{_amount(epochs * report['tokens_per_epoch'])} tokens",
         "optimizer": f"{options.optimizer.name}, rate {options.optimizer.learning_rate:g}, "
         f"{setup.warmup_steps:,} steps of warm-up, {fall}",
         "device": f"{setup.device.type}, {setup.precision}"
@@ -99,6 +100,10 @@ def _attention(setup: Setup, dropout_p: float) -> str:
     if takes_varlen(setup.device, dtype, 0.0):
         reason = "; without model.attention_probs_dropout_prob it would be flash attention"
     return f"the library's, padded to the longest of a batch{reason}"
+
+
+def _amount(number: float) -> str:
+    return f"{number / 1e6:,.1f} M" if number >= 1e6 else f"{number:,.0f}"
 
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:

@@ -15,6 +15,7 @@ import yaml
 
 from bertpre.config.load import config_to_dict, parse_config
 from bertpre.config.schema import Config, MakeData
+from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError, TrainingError
 from bertpre.training.metrics import read_metrics
@@ -302,6 +303,10 @@ def test_a_dry_run_sends_the_summary_and_writes_nothing(
     (summary,) = events
     assert summary["updates"] == "12 of 8 examples (2 forward passes each)"
     assert summary["device"] == "cpu, fp32, 2 threads"
+    # Too few for millions: 96 examples of some thousand tokens.
+    data = PretrainingData(tiny_data)
+    epochs, a_pass = 96 / len(data.records), data.manifest["report"]["tokens_per_epoch"]
+    assert summary["epochs"] == f"{epochs:.2g}, {round(epochs * a_pass):,} tokens"
 
 
 def test_a_corpus_smaller_than_a_batch_trains(
