@@ -14,7 +14,7 @@ from bertpre.finetuning.confusion import draw_confusions
 from bertpre.finetuning.labelled import LabelledTable
 from bertpre.finetuning.labels import Labels
 from bertpre.finetuning.pictures import draw_curves, draw_numbers
-from bertpre.finetuning.predictions import prediction_header, prediction_lines
+from bertpre.finetuning.predictions import OWN_COLUMNS, prediction_header, prediction_lines
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.scores import count_confusions
 from bertpre.finetuning.tasks import Task
@@ -140,7 +140,7 @@ def _write_predictions(path: Path, table: LabelledTable, result: FinetuneResult,
     # What is true and where the row was come last, so that the first columns are as predict's.
     lines = prediction_lines(result.labels, result.readings[part], result.thresholds)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"{prediction_header(result.labels)}\tlabel\tline\n")
+        file.write("\t".join([prediction_header(result.labels), *OWN_COLUMNS[1:]]) + "\n")
         for shown, label, line in zip(lines, table.labels, table.lines, strict=True):
             file.write(f"{shown}\t{label}\t{line}\n")
 

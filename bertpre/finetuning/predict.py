@@ -72,8 +72,9 @@ def predict(
         model: folder that fine-tuning wrote, or several of the same labels, which are averaged.
         table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only its columns of text
             are read.
-        output: TSV with a header: ``prediction``, then one probability a label; one row for each
-            row of the table, in order. Or an open file.
+        output: TSV with a header: ``prediction``, then one probability a label, called as the label
+            (or ``probability of label`` where that is the name of a column of ours); one row for
+            each row of the table, in order. Or an open file.
         config: how the table is read and where the model runs; default: as in training.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
