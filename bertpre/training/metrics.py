@@ -7,13 +7,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Batch
 from bertpre.errors import CheckpointError
+
+if TYPE_CHECKING:  # so that a run can be looked at without PyTorch
+    from bertpre.data.loader import Batch
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +211,7 @@ class Meter:
         """Seconds since this call began."""
         return time.monotonic() - self._start
 
-    def wait_for(self, batches: Iterator[list[Batch]]) -> list[Batch]:
+    def wait_for(self, batches: Iterator[list["Batch"]]) -> list["Batch"]:
         """Take the next batches, and count how long that took."""
         start = time.monotonic()
         taken = next(batches)
