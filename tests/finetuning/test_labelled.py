@@ -225,6 +225,26 @@ def test_a_list_of_labels_in_jsonl_is_several_names(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("labels", "kind", "names"),
+    [
+        ([1.0, 2.0, 1.0, 2.0], "classification", ("1", "2")),
+        ([0.25, 1.5, 2.75, 3.0], "regression", ("label",)),
+        ([["joy"], ["joy", "fear"], ["fear"], []], "multi-label", ("fear", "joy")),
+    ],
+)
+def test_labels_in_parquet_are_what_they_would_be_as_text(tmp_path, labels, kind, names):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"text": list("abcd"), "label": labels}), path)
+
+    found = read_train_table(path, CONFIG)[1]
+
+    assert (found.kind, found.names) == (kind, names)
+
+
+@pytest.mark.parametrize(
     ("task", "kind", "reason"),
     [
         ("auto", "regression", "4 different numbers, some with fractions"),
