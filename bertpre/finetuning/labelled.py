@@ -5,7 +5,7 @@ No torch: a wrong table is reported before the seconds that importing it takes.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.config.schema import Finetune
+from bertpre.config.schema import Embed, Finetune
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import (
     Kind,
@@ -161,7 +161,7 @@ def read_table(
 
 
 def read_texts(
-    path: str | Path, config: Finetune, *, on_bad: Callable[[RowError], None] | None = None
+    path: str | Path, config: Finetune | Embed, *, on_bad: Callable[[RowError], None] | None = None
 ) -> Iterator[Row]:
     """Read the text or the pair of every row, whatever else the table holds; it may be empty.
 
@@ -193,7 +193,8 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
     def note(error: RowError) -> None:
         faults.append(Fault(error.line, error.problem))
 
-    rows = list(_rows(path, config, list(columns.values()), on_bad=note))
+    separators = {config.label_column: config.label_separator}
+    rows = list(_rows(path, config, list(columns.values()), on_bad=note, separators=separators))
     if not rows and not faults:
         raise CorpusError(f"{path}: has no rows; expected at least one with a text and a label")
     cells = [row.cells for row in rows]
@@ -209,10 +210,11 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
 
 def _rows(
     path: str | Path,
-    config: Finetune,
+    config: Finetune | Embed,
     columns: Sequence[str | int],
     *,
     on_bad: Callable[[RowError], None] | None,
+    separators: Mapping[str | int, str] | None = None,
 ) -> Iterator[Row]:
     path = Path(path)
     if path == STDIN and config.format == "auto":
@@ -232,7 +234,7 @@ def _rows(
         on_bad_bytes=lambda count: log.warning(
             "%s: %d sequences of bytes that are not %s", path, count, config.encoding
         ),
-        list_separators={config.label_column: config.label_separator},
+        list_separators=separators,
     )
 
 

@@ -1,6 +1,7 @@
 """``bertpre inspect``, ``report``, ``import``, ``export`` and ``embed`` from the outside."""
 
 import logging
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,30 @@ def test_embed_writes_a_vector_a_row(run, checkpoint, tmp_path):
         f"{tmp_path / 'v.npy'}:\n  rows: 2\n  numbers a row: 32\n  texts cut at the end: 0\n"
     )
     np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1), 1, atol=1e-6)
+
+
+def test_embed_reads_tables_as_predict_does(run, checkpoint, tmp_path):
+    plain, other = tmp_path / "plain.tsv", tmp_path / "other.txt"
+    plain.write_text('text\na "dog"\na cat\n')
+    other.write_bytes('text\n"a ""dog"""\na cat\n'.encode("utf-16") + b"\x00\xd8")
+    options = ("--device", "cpu", "--quoting")
+
+    first = run("embed", checkpoint, plain, "--output", tmp_path / "a.tsv", *options, "none")
+    second = run(
+        "embed", checkpoint, other, "--output", tmp_path / "b.tsv", *options, "csv",
+        "--format", "tsv", "--encoding", "utf-16", "--on-bad-bytes", "skip",
+    )  # fmt: skip
+    with plain.open("rb") as file:
+        piped = subprocess.run(
+            [sys.executable, "-m", "bertpre", "embed", checkpoint, "-", "--format", "tsv",
+             "--output", tmp_path / "c.tsv", *options, "none"],
+            stdin=file, check=False,
+        )  # fmt: skip
+
+    assert (first.code, second.code, piped.returncode) == (0, 0, 0)
+    vectors = (tmp_path / "a.tsv").read_bytes()
+    assert (tmp_path / "b.tsv").read_bytes() == vectors
+    assert (tmp_path / "c.tsv").read_bytes() == vectors
 
 
 def test_fill_mask_takes_a_pair(run, checkpoint):
