@@ -188,6 +188,7 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
                 f"{name} and {same[0]} are both {column!r}",
                 "name each column with --text-column, --pair-column and --label-column",
             )
+    _check_is_on_disk(Path(path))
     faults: list[Fault] = []
 
     def note(error: RowError) -> None:
@@ -206,6 +207,17 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
         lines=tuple(row.line for row in rows),
     )
     return table, faults
+
+
+def _check_is_on_disk(path: Path) -> None:
+    """Refuse a pipe, which would be empty when the fingerprint of its bytes is taken."""
+    is_stdin = path == Path("-")
+    if is_stdin or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise ConfigError(
+            f"{'standard input' if is_stdin else path}: expected a labelled table in a file, which "
+            "is read twice",
+            "write it to a file first, and name that",
+        )
 
 
 def _rows(

@@ -1,6 +1,7 @@
 """Labelled tables: every form that one can have, and every fault that a row can have."""
 
 import gzip
+import os
 
 import pytest
 
@@ -324,3 +325,11 @@ def test_standard_input_has_no_name_to_tell_its_form():
         ConfigError, match=r"standard input: has no name .*— state it with --format"
     ):
         read_texts(STDIN, CONFIG)
+
+
+def test_a_labelled_table_is_no_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    for path, name in (("-", "standard input"), (tmp_path / "pipe", "pipe")):
+        with pytest.raises(ConfigError, match=rf"{name}: expected a labelled table in a file, .*"):
+            read(path, Finetune(format="tsv"))
