@@ -14,6 +14,7 @@ from bertpre.errors import ConfigError, InteropError
 from bertpre.finetuning.fill_mask import fill_mask
 from bertpre.finetuning.finetune import finetune
 from bertpre.interop.export import export
+from bertpre.interop.model_card import write_card
 from bertpre.model.bert import initialize
 from bertpre.model.flat import flatten
 from bertpre.model.heads import BertForPreTraining
@@ -198,6 +199,24 @@ def test_the_model_card_of_a_classifier_states_labels_and_scores(chain, tmp_path
     assert "AutoModelForSequenceClassification" in card
 
 
+@pytest.mark.parametrize(
+    ("task", "pair_column", "use"),
+    [
+        ("regression", "b", "Predicting the number `x` of pairs of texts like those it was fine-"),
+        ("multi-label", None, "Saying which of these labels apply to texts like those it was"),
+        ("classification", "b", "Classifying pairs of texts like those it was fine-tuned on, into"),
+    ],
+)
+def test_the_model_card_says_what_the_model_is_for(chain, tmp_path, task, pair_column, use):
+    manifest = json.loads((chain / "model/manifest.json").read_text())
+    manifest |= {"task": task, "classes": ["x"], "options": {"pair_column": pair_column}}
+    config = json.loads((chain / "model/config.json").read_text())
+
+    write_card(tmp_path / "c.md", manifest, config, to="huggingface")
+
+    assert f"\n{use}" in (tmp_path / "c.md").read_text(encoding="utf-8")
+
+
 def test_the_model_card_of_an_import_points_to_its_makers(make_foreign, tmp_path):
     from bertpre.interop.import_checkpoint import import_checkpoint
 
@@ -212,8 +231,6 @@ def test_the_model_card_of_an_import_points_to_its_makers(make_foreign, tmp_path
 
 
 def test_a_bar_in_a_label_does_not_break_the_cards_table(chain, tmp_path):
-    from bertpre.interop.model_card import write_card
-
     manifest = json.loads((chain / "model/manifest.json").read_text())
     manifest["class_counts"] = {"train": {"a|b": 1, **{str(i): 1 for i in range(7)}}}
     config = json.loads((chain / "model/config.json").read_text())
