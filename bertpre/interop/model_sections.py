@@ -9,10 +9,16 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from bertpre.errors import CheckpointError
+from bertpre.finetuning.baselines import baseline_name
+from bertpre.finetuning.labels import Kind, member_folders
 from bertpre.interop.sections import Curves, Facts, Grid, Picture, Section, describe, short
 
 _LAYER = re.compile(r"(encoder\.layer\.)\d+\.")
 _MOST_CLASSES = 40
+_SCORE_ORDER = (
+    *("accuracy", "micro_f1", "macro_f1", "matthews", "spearman", "pearson", "rmse", "loss"),
+    *("precision", "recall", "f1", "rows"),
+)
 _SHAPE_NAMES = (
     "hidden_size",
     "num_hidden_layers",
@@ -41,7 +47,7 @@ def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     return [
         Facts("checkpoint", _origin(manifest, raw)),
         *_weights(folder),
-        Facts("shape", {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}),
+        *_shape(raw),
         *describe("held out, at this step", manifest.get("held_out", {})),
         *describe("how it was trained", manifest.get("pretrain", {})),
         *describe("its examples", manifest.get("data_options", {})),
@@ -55,8 +61,13 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     Raises:
         CheckpointError: config.json or the weights cannot be read.
     """
+    kind = manifest.get("task", "classification")
+    names = [str(name) for name in manifest.get("classes", [])]
+    is_number = kind == "regression"
     rows = {
-        "labels": f"{len(manifest.get('classes', []))}",
+        "task": str(kind),
+        **({"number": ", ".join(names)} if is_number else {"labels": f"{len(names):,}"}),
+        "models": str(len(manifest.get("members", [])) or ""),
         "pooling": str(manifest.get("pooling", "")),
         "most tokens": str(manifest.get("max_seq_length", "")),
         "best epoch": str(manifest.get("best_epoch") or ""),
@@ -67,16 +78,21 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     ]
     if "imported" in manifest:
         sections += describe("imported", manifest["imported"])
-    sections += [*_scores(folder), *_labels(manifest), *_history(manifest)]
+    sections += _scores(folder, kind, manifest.get("options", {}).get("metric", ""))
+    if not is_number:
+        sections += _labels(manifest)
+    sections += _history(manifest)
     pictures = sorted(folder.glob("*.png"))
     sections += [Picture(path.stem.replace("_", " "), path) for path in pictures]
     sections += describe("recipe", manifest.get("options", {}))
     sections += describe("rows", manifest.get("counts", {}))
-    if manifest.get("members"):  # several models, each in a folder of its own
-        folder = folder / str(manifest["members"][0])
+    folder = member_folders(folder, manifest)[0]
     raw = _read_config(folder)
-    shape = {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}
-    return [*sections, Facts("shape", shape), *_weights(folder)]
+    return [*sections, *_shape(raw), *_weights(folder)]
+
+
+def _shape(raw: dict[str, Any]) -> list[Facts]:
+    return describe("shape", {name: raw[name] for name in _SHAPE_NAMES if name in raw})
 
 
 def _plain(value: object) -> str:
@@ -148,7 +164,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
 
 
-def _scores(folder: Path) -> list[Section]:
+def _scores(folder: Path, kind: Kind, metric: str) -> list[Section]:
     path = folder / "metrics.json"
     if not path.is_file():
         return []
@@ -156,32 +172,48 @@ def _scores(folder: Path) -> list[Section]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error})", "fine-tune again") from error
-    found: list[tuple[str, str, dict[str, Any]]] = []
-    others = {"the model": metrics, **metrics.get("baselines", {}), **metrics.get("members", {})}
-    for part in ("dev", "test"):
-        for name, parts in others.items():
-            if isinstance(parts, dict) and isinstance(parts.get(part), dict):
-                found.append((name.replace("_", " "), part, parts[part]))
-    sections: list[Section] = [_score_grid("scores", ["", "part"], found)] if found else []
+    baselines = metrics.get("baselines", {})
+    others = {
+        "the model": metrics,
+        **{baseline_name(name, kind): scores for name, scores in baselines.items()},
+        **metrics.get("members", {}),
+    }
+    found = [
+        ([name, part], scores[part])
+        for part in ("dev", "test")
+        for name, scores in others.items()
+        if isinstance(scores.get(part), dict)
+    ]
+    sections: list[Section] = []
+    if found:
+        sections.append(_score_grid("scores", ["", "part"], found, metric))
     for part, classes in sorted(metrics.get("per_class", {}).items()):
-        rows = [(str(name), "", scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
-        sections.append(_score_grid(f"classes, {part} rows", ["label", ""], rows))
+        rows = [([str(name)], scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
+        if rows:
+            sections.append(_score_grid(f"classes, {part} rows", ["label"], rows, metric))
     return sections
 
 
 def _score_grid(
-    title: str, header: list[str], found: list[tuple[str, str, dict[str, Any]]]
+    title: str, header: list[str], found: list[tuple[list[str], dict[str, Any]]], metric: str
 ) -> Grid:
     names = {
         name
-        for _, _, scores in found
+        for _, scores in found
         for name, value in scores.items()
         if isinstance(value, int | float)
     }
-    order = sorted(names, key=lambda name: (name != "accuracy", name != "macro_f1", name))
+    if {"accuracy", "micro_f1", "matthews"} <= names:
+        names -= {"micro_f1"}  # of one class a row it is the accuracy
+
+    def place(name: str) -> tuple[bool, int, str]:
+        known = _SCORE_ORDER.index(name) if name in _SCORE_ORDER else len(_SCORE_ORDER)
+        return name != metric, known, name  # what the epoch was chosen by comes first
+
+    order = sorted(names, key=place)
     rows = [
-        [who, part, *(_write_score(scores[name]) if name in scores else "" for name in order)]
-        for who, part, scores in found
+        [*who, *(_write_score(scores[name]) if name in scores else "" for name in order)]
+        for who, scores in found
     ]
     return Grid(title, [*header, *(name.replace("_", " ") for name in order)], rows)
 
@@ -192,7 +224,7 @@ def _write_score(value: object) -> str:
 
 def _labels(manifest: dict[str, Any]) -> list[Section]:
     classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
-    parts = list(counts)
+    parts = [part for part in ("train", "dev", "test") if part in counts]
     rows = [
         [str(name), *(f"{counts[part].get(name, 0):,}" for part in parts)]
         for name in classes[:_MOST_CLASSES]

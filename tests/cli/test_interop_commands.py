@@ -72,6 +72,7 @@ def test_inspect_says_what_a_folder_is_and_what_is_in_it(run, checkpoint, tiny_d
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith(f"{checkpoint}: checkpoint\n")
     assert "  step: 7\n" in shown.out
+    assert "\ntensors:\nname\tshape\ttimes\tparameters\n" in shown.out
     assert "bert.encoder.layer.*.attention.self.key.weight\t32 x 32\t1\t1,024\n" in shown.out
     assert data.out.count("→was") == 0
     assert data.out.count("[CLS]") == 1
