@@ -20,6 +20,7 @@ from bertpre.finetuning.scores import count_confusions
 from bertpre.finetuning.tasks import Task
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import save_weights
+from bertpre.text.tokenizer_files import state_longest_input
 
 _PROBLEM_TYPES = {  # of the transformers library
     "classification": "single_label_classification",
@@ -72,6 +73,8 @@ class ModelWriter:
             },
         )
         tokenizer.save_files(folder)
+        positions = self._start.shape.max_position_embeddings
+        state_longest_input(folder, positions, is_trained_here=False)
         if not is_single:
             write_json(folder / "metrics.json", member.scores)
             facts = {**self._facts, **_member_facts(member), "seed": member.seed}

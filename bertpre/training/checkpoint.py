@@ -21,6 +21,7 @@ from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
 from bertpre.text.tokenizer import Tokenizer
+from bertpre.text.tokenizer_files import state_longest_input
 from bertpre.training.metrics import read_metrics
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import checkpoint_folder
@@ -160,6 +161,8 @@ def _write_model(
 ) -> None:
     save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(work)
+    positions = model.bert.config.max_position_embeddings
+    state_longest_input(work, positions, is_trained_here=True)
     write_manifest(work, "checkpoint", facts)
 
 
