@@ -50,8 +50,8 @@ def inspect(
         sections = classifier_sections(folder, manifest)
     elif kind == "onnx":
         files = {name: f"{found['bytes']:,} bytes" for name, found in manifest["files"].items()}
-        facts = {name: value for name, value in manifest.items() if name != "files"}
-        sections = [Facts("exported for ONNX", files), *describe("what it is", facts)]
+        inside = classifier_sections if "task" in manifest else checkpoint_sections
+        sections = [Facts("exported for ONNX", files), *inside(folder, manifest)]
     else:
         sections = checkpoint_sections(folder, manifest)
     if texts:

@@ -99,11 +99,13 @@ def _classifier_use(manifest: Mapping[str, Any]) -> str:
 
 def _loading(manifest: Mapping[str, Any], to: str) -> str:
     if to == "onnx":
+        is_paired = manifest.get("options", {}).get("pair_column") is not None
+        texts = '["a text"]' + (', ["a second one"]' if is_paired else "")
         return (
             "## Loading\n\n```python\nimport onnxruntime\nfrom transformers import AutoTokenizer\n"
             '\ntokenize = AutoTokenizer.from_pretrained(".")\n'
             'session = onnxruntime.InferenceSession("model.onnx")\n'
-            'outputs = session.run(None, dict(tokenize(["a text"], return_tensors="np")))\n```\n'
+            f'outputs = session.run(None, dict(tokenize({texts}, return_tensors="np")))\n```\n'
         )
     kind = "classifier" if manifest["kind"] == "model" else manifest.get("objective")
     name = _LOADING.get(kind, "AutoModel")

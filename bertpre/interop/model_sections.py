@@ -34,7 +34,7 @@ _SHAPE_NAMES = (
 
 
 def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]:
-    """Describe a checkpoint, an imported model or a folder of another library.
+    """Describe a checkpoint, an imported or exported one, or a folder of another library.
 
     Args:
         folder: has config.json and weights.
@@ -46,7 +46,7 @@ def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     raw = _read_config(folder)
     return [
         Facts("checkpoint", _origin(manifest, raw)),
-        *_weights(folder),
+        *_weights(folder, manifest),
         *_shape(raw),
         *describe("held out, at this step", manifest.get("held_out", {})),
         *describe("how it was trained", manifest.get("pretrain", {})),
@@ -72,6 +72,7 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
         "most tokens": str(manifest.get("max_seq_length", "")),
         "best epoch": str(manifest.get("best_epoch") or ""),
         "made from": short(manifest.get("from", "")),
+        "exported from": short(manifest.get("exported_from", "")),
     }
     sections: list[Section] = [
         Facts("model", {name: value for name, value in rows.items() if value})
@@ -88,7 +89,7 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     sections += describe("rows", manifest.get("counts", {}))
     folder = member_folders(folder, manifest)[0]
     raw = _read_config(folder)
-    return [*sections, *_shape(raw), *_weights(folder)]
+    return [*sections, *_shape(raw), *_weights(folder, manifest)]
 
 
 def _shape(raw: dict[str, Any]) -> list[Facts]:
@@ -114,6 +115,8 @@ def _origin(manifest: dict[str, Any], raw: dict[str, Any]) -> dict[str, str]:
     if imported is not None:
         rows["imported from"] = short(imported.get("from", ""))
         rows["tensors not used"] = ", ".join(imported.get("unused", [])) or "none"
+    if "exported_from" in manifest:
+        rows["exported from"] = short(manifest["exported_from"])
     rows["fingerprint"] = short(manifest.get("fingerprint", ""))
     return rows
 
@@ -133,10 +136,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def _weights(folder: Path) -> list[Section]:
+def _weights(folder: Path, manifest: dict[str, Any]) -> list[Section]:
     """Give the tensors, the layers of the encoder as one; without PyTorch where that will do."""
+    if manifest.get("kind") == "onnx":  # they are inside the graph
+        return []
     sizes: dict[str, tuple[list[int], int]] = {}
     for name, shape in sorted(_shapes(folder).items()):
+        if name.endswith("position_ids"):  # 0, 1, 2, …, which older libraries stored
+            continue
         shown = _LAYER.sub(r"\1*.", name)
         sizes[shown] = (shape, sizes.get(shown, (shape, 0))[1] + 1)
     rows, total = [], 0

@@ -215,6 +215,9 @@ def test_the_model_card_says_what_the_model_is_for(chain, tmp_path, task, pair_c
     write_card(tmp_path / "c.md", manifest, config, to="huggingface")
 
     assert f"\n{use}" in (tmp_path / "c.md").read_text(encoding="utf-8")
+    write_card(tmp_path / "o.md", manifest, config, to="onnx")
+    asks_for_two = 'tokenize(["a text"], ["a second one"],' in (tmp_path / "o.md").read_text()
+    assert asks_for_two == (pair_column is not None)
 
 
 def test_the_model_card_of_an_import_points_to_its_makers(make_foreign, tmp_path):

@@ -4,7 +4,9 @@ import json
 import shutil
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from bertpre.artefacts import write_manifest
 from bertpre.data.reuse import make_part
@@ -175,11 +177,17 @@ def test_folders_of_other_libraries_and_imports_say_so(make_foreign, tmp_path):
     from bertpre.interop.import_checkpoint import import_checkpoint
 
     foreign = make_foreign("BertForTokenClassification")
+    tensors = load_file(foreign / "model.safetensors")
+    tensors["bert.embeddings.position_ids"] = np.arange(48)[None]
+    save_file(tensors, foreign / "model.safetensors", metadata={"format": "pt"})
     import_checkpoint(foreign, tmp_path / "in")
 
     theirs, ours = inspect(foreign), inspect(tmp_path / "in")
 
     assert "another library" in facts(theirs.sections, "checkpoint")["made by"]
+    names = {row[0] for row in grid(theirs.sections, "tensors").rows}
+    assert "bert.embeddings.position_embeddings.weight" in names
+    assert not any(name.endswith("position_ids") for name in names)
     about = facts(ours.sections, "checkpoint")
     assert about["made by"] == "import"
     assert about["tensors not used"] == "classifier.bias, classifier.weight"
@@ -248,6 +256,25 @@ def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
     table = grid(found.sections, "scores")
     assert table.header == ["", "part", "pearson", "spearman", "rmse", "loss"]
     assert [row[0] for row in table.rows] == ["the model", "always the mean"]
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "row"),
+    [("model", "model", ("task", "classification")), ("run/final", "checkpoint", ("step", "12"))],
+)
+def test_an_onnx_folder_shows_its_files_and_what_the_model_is(chain, tmp_path, name, title, row):
+    folder = tmp_path / "onnx"
+    shutil.copytree(chain / name, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "model.safetensors").rename(folder / "model.onnx")
+    write_manifest(folder, "onnx", manifest | {"exported_from": "a" * 64})
+
+    found = inspect(folder)
+
+    assert "model.onnx" in facts(found.sections, "exported for ONNX")
+    assert row in facts(found.sections, title).items()
+    assert facts(found.sections, title)["exported from"] == "a" * 12
+    assert "tensors" not in {s.title for s in found.sections}
 
 
 def test_texts_are_cut_by_the_tokenizer_of_a_run_or_of_several_models(chain, tmp_path):
