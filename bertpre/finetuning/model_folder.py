@@ -73,8 +73,8 @@ class ModelWriter:
             },
         )
         tokenizer.save_files(folder)
-        positions = self._start.shape.max_position_embeddings
-        state_longest_input(folder, positions, is_trained_here=False)
+        longest = self._start.encoder.max_seq_length  # as `predict` cuts
+        state_longest_input(folder, longest, is_trained_here=True)
         if not is_single:
             write_json(folder / "metrics.json", member.scores)
             facts = {**self._facts, **_member_facts(member), "seed": member.seed}

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -161,8 +161,7 @@ def _write_model(
 ) -> None:
     save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(work)
-    positions = model.bert.config.max_position_embeddings
-    state_longest_input(work, positions, is_trained_here=True)
+    state_longest_input(work, cast(int, facts["max_seq_length"]), is_trained_here=True)
     write_manifest(work, "checkpoint", facts)
 
 

@@ -111,7 +111,7 @@ def test_its_fill_mask_pipeline_gives_our_fillings(chain, tmp_path):
     assert [filling.probability for filling in ours] == pytest.approx(
         [found["score"] for found in theirs], abs=1e-5
     )
-    assert pipeline.tokenizer.model_max_length == 48  # the positions of the model, not 512
+    assert pipeline.tokenizer.model_max_length == 48  # as in training, not 512
 
 
 @pytest.mark.parity

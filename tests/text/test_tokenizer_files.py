@@ -193,9 +193,7 @@ def test_ids_with_a_hole_are_refused(tmp_path):
     ("stated", "is_trained_here", "expected"),
     [(256, False, 256), (1024, False, 512), (None, False, 512), (128, True, 512)],
 )
-def test_the_longest_input_is_that_of_the_model_or_less(
-    tmp_path, stated, is_trained_here, expected
-):
+def test_the_longest_input_is_what_the_model_has_seen(tmp_path, stated, is_trained_here, expected):
     path = tmp_path / "tokenizer_config.json"
     if stated is not None:
         path.write_text(json.dumps({"model_max_length": stated, "do_lower_case": True}))

@@ -498,7 +498,7 @@ def test_the_transformers_library_loads_what_training_wrote(
             )
     text = "the old sailor follows a small boat."
     assert tokenizer(text)["input_ids"][1:-1] == data.tokenizer.encode(text).ids.tolist()
-    assert len(tokenizer(text * 20, truncation=True)["input_ids"]) == 48  # the model's positions
+    assert len(tokenizer(text * 20, truncation=True)["input_ids"]) == 48  # as in training
 
 
 @pytest.mark.parametrize("text", [None, "a: 1\n"], ids=["no config.yaml", "another's config.yaml"])
