@@ -15,7 +15,11 @@ def command(
         typer.Argument(metavar="MODEL", help="Checkpoint, run folder, or fine-tuned model."),
     ],
     table: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Table of texts; other columns are ignored.")
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="Table of texts, or - for standard input; other columns are ignored.",
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", help="File to make: .npy or .tsv.")],
     text_column: Annotated[str | None, option("embed.text_column", "--text-column")] = None,
@@ -24,6 +28,9 @@ def command(
     no_header: Annotated[
         bool, typer.Option("--no-header", help="The table starts with a row, not column names.")
     ] = False,
+    quoting: Annotated[str | None, option("embed.quoting", "--quoting")] = None,
+    encoding: Annotated[str | None, option("embed.encoding", "--encoding")] = None,
+    on_bad_bytes: Annotated[str | None, option("embed.on_bad_bytes", "--on-bad-bytes")] = None,
     pooling: Annotated[str | None, option("embed.pooling", "--pooling")] = None,
     normalize: Annotated[
         bool | None, option("embed.normalize", "--normalize/--no-normalize")
@@ -51,6 +58,9 @@ def command(
             "embed.pair_column": number_or_name(pair_column),
             "embed.format": table_format,
             "embed.header": False if no_header else None,
+            "embed.quoting": quoting,
+            "embed.encoding": encoding,
+            "embed.on_bad_bytes": on_bad_bytes,
             "embed.pooling": pooling,
             "embed.normalize": normalize,
             "embed.max_seq_length": max_seq_length,

@@ -49,8 +49,6 @@ _FLAGS: dict[str, type] = {
     "device": str,
     "precision": str,
 }
-_BASELINES = {"majority": "always the commonest", "tfidf_linear": "TF-IDF + linear"}
-_MEAN_BASELINE = "always the mean"
 # Of each kind of label, the scores that the table has room for.
 _COLUMNS = {
     "classification": {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"},
@@ -157,6 +155,8 @@ def _events() -> Iterator[Callable[[Any], None]]:
 
 
 def _rows(result: Any) -> Iterator[list[str]]:
+    from bertpre.finetuning.baselines import baseline_name
+
     kind = result.labels.kind
     names = [*_COLUMNS[kind], "loss"]
     many = len(result.members) > 1
@@ -170,9 +170,8 @@ def _rows(result: Any) -> Iterator[list[str]]:
             shown = (f"{spread[name][0]:.4f} ±{spread[name][1]:.4f}" for name in names)
             yield ["each alone, mean ±sd", part, *shown]
         for name, found in result.baselines.items():
-            is_mean = name == "majority" and kind == "regression"
             values = (f"{found[part][score]:.4f}" for score in _COLUMNS[kind])
-            yield [_MEAN_BASELINE if is_mean else _BASELINES[name], part, *values, ""]
+            yield [baseline_name(name, kind), part, *values, ""]
 
 
 def _class_cells(rows: Any) -> Iterator[list[str]]:

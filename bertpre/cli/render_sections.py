@@ -22,6 +22,8 @@ def sections(parts: Sequence[Section]) -> None:
         if isinstance(part, Facts):
             render.table(part.title, part.rows)
         elif isinstance(part, Grid):
+            if not render.out.is_terminal:  # where the tables of a command have none
+                render.out.print(f"{part.title}:")
             render.columns(part.title, part.header, part.rows)
         elif isinstance(part, Bars):
             _bars(part)

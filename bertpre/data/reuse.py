@@ -155,6 +155,12 @@ def merge_parts(
         BertpreError: a part is missing, damaged or of another corpus; or as `make_data` does.
     """
     manifests = {Path(part): read_manifest(Path(part), "part") for part in parts}
+    for path, manifest in manifests.items():
+        if lacking := sorted(_PART_FACTS - manifest.keys()):
+            raise DataFormatError(
+                f"{path}: another version of bertpre made this part, without {', '.join(lacking)}",
+                "make all parts again with `bertpre make-data --part`",
+            )
     first, *rest = manifests
     for path in rest:
         for name in ("of", "shards", "text", "word_segmenter", "tokenizer", "text_sha256"):
@@ -236,6 +242,10 @@ def index_tokens(
     return _make_from(source, output, config, seed, overwrite, export_jsonl_to)
 
 
+_PART_FACTS = {
+    *("part", "of", "shards", "text_sha256", "text", "word_segmenter", "tokenizer", "corpus"),
+    "options",
+}
 _DIFFERENCES = {
     "of": "it is one of another number of parts",
     "shards": "it was made from another text",
@@ -284,14 +294,21 @@ def _with_text_of(source: _Source, config: MakeData) -> MakeData:
     for name, stored in made_with.items():
         key = name.removeprefix("text.")
         stated, default = (
-            (values["text"] if key != name else values)[key] for values in (options, defaults)
+            (values["text"] if key != name else values).get(key) for values in (options, defaults)
         )
         if stated not in (stored, default):
             raise ConfigError(
                 f"make_data.{name}: {stated!r}, but the tokens were made with {stored!r}",
                 "leave it out, or tokenise the text again",
             )
-    return MakeData(**{**options, "text": source.text, "word_segmenter": source.word_segmenter})
+    try:
+        return MakeData(**{**options, "text": source.text, "word_segmenter": source.word_segmenter})
+    except ValueError as error:  # pydantic's
+        unknown = ", ".join(source.text.keys() - defaults["text"].keys()) or "other values"
+        raise DataFormatError(
+            f"{source.folders[0]}: another version of bertpre read its text, with {unknown}",
+            "tokenise the text again",
+        ) from error
 
 
 def _read_corpus(stored: dict[str, Any]) -> CorpusReport:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bertpre.config.schema import Finetune
 from bertpre.finetuning.labelled import LabelledTable
-from bertpre.finetuning.labels import Labels
+from bertpre.finetuning.labels import Kind, Labels
 from bertpre.finetuning.scores import Scores, choose_thresholds, decide, score_decided
 from bertpre.finetuning.tasks import Task
 
@@ -47,6 +47,13 @@ def score_baselines(task: Task, config: Finetune) -> dict[str, dict[str, Scores]
     if wanted:
         makers["tfidf_linear"] = bag_of_words
     return {name: _score(task, maker) for name, maker in makers.items()}
+
+
+def baseline_name(name: str, kind: Kind) -> str:
+    """Say in words what a baseline of `score_baselines` is."""
+    if name == "majority":
+        return "always the mean" if kind == "regression" else "always the commonest"
+    return {"tfidf_linear": "TF-IDF + linear"}.get(name, name)
 
 
 def _score(task: Task, maker: Any) -> dict[str, Scores]:

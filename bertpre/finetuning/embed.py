@@ -15,7 +15,8 @@ import numpy.typing as npt
 from bertpre.artefacts import check_output_file, whole_file
 from bertpre.config.schema import Embed
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.text.tables import read_rows, table_format
+from bertpre.finetuning.labelled import read_texts
+from bertpre.text.files import STDIN
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.run_folder import find_checkpoint
 
@@ -60,7 +61,8 @@ def embed(
 
     Args:
         model: a checkpoint, a run folder, a fine-tuned or imported model, or a Hugging Face BERT.
-        table: TSV, CSV, JSON lines or parquet; only the text columns are read.
+        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the columns of text
+            are read.
         output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers a row.
         config: how the table is read, and what a vector is.
         overwrite: replace an existing file.
@@ -70,11 +72,12 @@ def embed(
         BertpreError: the output exists, or the model or the table is at fault. Nothing is written
             then.
     """
-    config, table, output = config or Embed(), Path(table), Path(output)
+    config, output = config or Embed(), Path(output)
+    table = STDIN if str(table) == "-" else Path(table)
     folder = find_checkpoint(model)
     _check_suffix(output)
-    check_output_file(output, reads=table, overwrite=overwrite)
-    texts = _read_texts(table, config)
+    check_output_file(output, reads=None if table == STDIN else table, overwrite=overwrite)
+    texts = (row.cells for row in read_texts(table, config))
     first = list(itertools.islice(texts, _FIRST_ROWS))
     if not first:
         raise CorpusError(f"{table}: has no rows; expected at least one with a text")
@@ -138,15 +141,6 @@ def _compute(
                 vectors = torch.nn.functional.normalize(vectors, dim=1)
         result[group] = vectors.cpu().numpy()
     return result
-
-
-def _read_texts(table: Path, config: Embed) -> Iterator[Texts]:
-    columns = [config.text_column]
-    if config.pair_column is not None:
-        columns.append(config.pair_column)
-    form = table_format(table, config.format)
-    for row in read_rows(table, format=form, header=config.header, columns=columns):
-        yield row.cells
 
 
 def _chunks(texts: Iterator[Texts]) -> Iterator[list[Texts]]:

@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from bertpre.errors import CheckpointError, CorpusError
-from bertpre.finetuning.classifier import check_vocabulary, read_facts
-from bertpre.model.flat import flatten
-from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.run_folder import find_checkpoint
 
@@ -59,6 +53,14 @@ def fill_mask(
         if not part.isascii() and any("\ud800" <= character <= "\udfff" for character in part):
             raise CorpusError(f"the text is not UTF-8: {part!r:.80}", "set the terminal to UTF-8")
     folder = find_checkpoint(checkpoint)
+    # From here on with PyTorch.
+    import torch
+
+    from bertpre.finetuning.classifier import check_vocabulary, read_facts
+    from bertpre.model.flat import flatten
+    from bertpre.model.heads import BertForPreTraining
+    from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+
     read_facts(folder)  # which checks the files
     shape = read_model_config(folder)
     tokenizer = Tokenizer.load(folder)

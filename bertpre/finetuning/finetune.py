@@ -3,7 +3,6 @@
 The tables are checked before PyTorch is imported, so that a wrong one costs no waiting.
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -16,12 +15,10 @@ from bertpre.artefacts import (
     check_output,
     fingerprint,
     fingerprint_file,
-    read_manifest,
     stage_folder,
 )
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
-from bertpre.errors import CheckpointError, DataFormatError
 from bertpre.finetuning.baselines import score_baselines
 from bertpre.finetuning.results import (
     Event,
@@ -75,7 +72,7 @@ def finetune(
     """
     config, output = config or Finetune(), Path(output)
     check_output(output, kind="model", overwrite=overwrite)
-    folder = _find_start(Path(checkpoint))
+    folder = find_checkpoint(checkpoint)
     task = read_task(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
     from bertpre.finetuning.batches import warn_of_unknown
@@ -151,17 +148,6 @@ def finetune(
         result = _combine(output, task, tuple(members), baselines)
         writer.finish(result)
     return result
-
-
-def _find_start(checkpoint: Path) -> Path:
-    with contextlib.suppress(DataFormatError):
-        members = read_manifest(checkpoint, "model").get("members")
-        if members:
-            raise CheckpointError(
-                f"{checkpoint}: holds {len(members)} models, of which one can be the start",
-                f"name one, such as {checkpoint / members[0]}",
-            )
-    return find_checkpoint(checkpoint)
 
 
 def _train(

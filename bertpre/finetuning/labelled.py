@@ -5,7 +5,7 @@ No torch: a wrong table is reported before the seconds that importing it takes.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.config.schema import Finetune
+from bertpre.config.schema import Embed, Finetune
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import (
     Kind,
@@ -99,6 +99,16 @@ def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable,
     kind: Kind
     if config.task == "auto":
         kind, reason = find_kind(table.labels, separator=config.label_separator)
+        several = [cell for cell in table.labels if config.label_separator in cell]
+        if kind == "classification" and several:
+            log.warning(
+                "%s: labels with %r in them, such as %r, are taken for the names of one class "
+                "each; if they are several names, pass --task multi-label, else --task "
+                "classification, which is what was taken",
+                table.name,
+                config.label_separator,
+                min(several),
+            )
     else:
         kind, reason = config.task, "as --task says"
     table = _without_faults(table, faults, kind, config)
@@ -151,7 +161,7 @@ def read_table(
 
 
 def read_texts(
-    path: str | Path, config: Finetune, *, on_bad: Callable[[RowError], None] | None = None
+    path: str | Path, config: Finetune | Embed, *, on_bad: Callable[[RowError], None] | None = None
 ) -> Iterator[Row]:
     """Read the text or the pair of every row, whatever else the table holds; it may be empty.
 
@@ -178,12 +188,14 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
                 f"{name} and {same[0]} are both {column!r}",
                 "name each column with --text-column, --pair-column and --label-column",
             )
+    _check_is_on_disk(Path(path))
     faults: list[Fault] = []
 
     def note(error: RowError) -> None:
         faults.append(Fault(error.line, error.problem))
 
-    rows = list(_rows(path, config, list(columns.values()), on_bad=note))
+    separators = {config.label_column: config.label_separator}
+    rows = list(_rows(path, config, list(columns.values()), on_bad=note, separators=separators))
     if not rows and not faults:
         raise CorpusError(f"{path}: has no rows; expected at least one with a text and a label")
     cells = [row.cells for row in rows]
@@ -197,12 +209,24 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
     return table, faults
 
 
+def _check_is_on_disk(path: Path) -> None:
+    """Refuse a pipe, which would be empty when the fingerprint of its bytes is taken."""
+    is_stdin = path == Path("-")
+    if is_stdin or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise ConfigError(
+            f"{'standard input' if is_stdin else path}: expected a labelled table in a file, which "
+            "is read twice",
+            "write it to a file first, and name that",
+        )
+
+
 def _rows(
     path: str | Path,
-    config: Finetune,
+    config: Finetune | Embed,
     columns: Sequence[str | int],
     *,
     on_bad: Callable[[RowError], None] | None,
+    separators: Mapping[str | int, str] | None = None,
 ) -> Iterator[Row]:
     path = Path(path)
     if path == STDIN and config.format == "auto":
@@ -222,7 +246,7 @@ def _rows(
         on_bad_bytes=lambda count: log.warning(
             "%s: %d sequences of bytes that are not %s", path, count, config.encoding
         ),
-        list_separators={config.label_column: config.label_separator},
+        list_separators=separators,
     )
 
 

@@ -14,12 +14,13 @@ from bertpre.finetuning.confusion import draw_confusions
 from bertpre.finetuning.labelled import LabelledTable
 from bertpre.finetuning.labels import Labels
 from bertpre.finetuning.pictures import draw_curves, draw_numbers
-from bertpre.finetuning.predictions import prediction_header, prediction_lines
+from bertpre.finetuning.predictions import OWN_COLUMNS, prediction_header, prediction_lines
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.scores import count_confusions
 from bertpre.finetuning.tasks import Task
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import save_weights
+from bertpre.text.tokenizer_files import state_longest_input
 
 _PROBLEM_TYPES = {  # of the transformers library
     "classification": "single_label_classification",
@@ -72,6 +73,8 @@ class ModelWriter:
             },
         )
         tokenizer.save_files(folder)
+        longest = self._start.encoder.max_seq_length  # as `predict` cuts
+        state_longest_input(folder, longest, is_trained_here=True)
         if not is_single:
             write_json(folder / "metrics.json", member.scores)
             facts = {**self._facts, **_member_facts(member), "seed": member.seed}
@@ -140,7 +143,7 @@ def _write_predictions(path: Path, table: LabelledTable, result: FinetuneResult,
     # What is true and where the row was come last, so that the first columns are as predict's.
     lines = prediction_lines(result.labels, result.readings[part], result.thresholds)
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"{prediction_header(result.labels)}\tlabel\tline\n")
+        file.write("\t".join([prediction_header(result.labels), *OWN_COLUMNS[1:]]) + "\n")
         for shown, label, line in zip(lines, table.labels, table.lines, strict=True):
             file.write(f"{shown}\t{label}\t{line}\n")
 

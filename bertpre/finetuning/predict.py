@@ -72,8 +72,9 @@ def predict(
         model: folder that fine-tuning wrote, or several of the same labels, which are averaged.
         table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only its columns of text
             are read.
-        output: TSV with a header: ``prediction``, then one probability a label; one row for each
-            row of the table, in order. Or an open file.
+        output: TSV with a header: ``prediction``, then one probability a label, called as the label
+            (or ``probability of label`` where that is the name of a column of ours); one row for
+            each row of the table, in order. Or an open file.
         config: how the table is read and where the model runs; default: as in training.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
@@ -88,6 +89,7 @@ def predict(
     labels, thresholds = _common_labels(folders, manifests)
     config = config or parse_config({"finetune": table_options(manifests[0])}).finetune
     _check_pairs(folders, manifests, config)
+    parts = _parts(folders, manifests)
     if isinstance(output, str | Path):
         reads = None if table == STDIN else table
         check_output_file(Path(output), reads=reads, overwrite=overwrite)
@@ -105,11 +107,7 @@ def predict(
     if device.type == "cpu":
         keep_freed_memory()
     precision = pick_precision(config.precision, device)
-    classifiers = [
-        Classifier.load(part, device=device, precision=precision)
-        for folder, manifest in zip(folders, manifests, strict=True)
-        for part in member_folders(folder, manifest)
-    ]
+    classifiers = [Classifier.load(part, device=device, precision=precision) for part in parts]
     num_rows = num_truncated = num_windowed = num_empty = num_skipped = 0
     num_unknown = num_tokens = 0
     with _open_output(output) as file:
@@ -178,6 +176,20 @@ def _check_pairs(
                 if trained is None
                 else "name the column with the second text with --pair-column",
             )
+
+
+def _parts(folders: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list[Path]:
+    """Give the folders of the single models, each of which may count once."""
+    parts: dict[Path, Path] = {}
+    for folder, manifest in zip(folders, manifests, strict=True):
+        for part in member_folders(folder, manifest):
+            if part.resolve() in parts:
+                raise ConfigError(
+                    f"{part}: is named twice, so it would count double in the mean",
+                    "name each model once; a folder of several models has all of its own",
+                )
+            parts[part.resolve()] = part
+    return list(parts.values())
 
 
 def _describe(labels: Labels) -> str:

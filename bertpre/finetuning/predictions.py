@@ -8,9 +8,12 @@ import numpy.typing as npt
 from bertpre.finetuning.labels import Labels
 from bertpre.finetuning.scores import Readings, decide
 
+# Of the tables of predictions that fine-tuning leaves; `predict` has the first.
+OWN_COLUMNS = ("prediction", "label", "line")
+
 
 def prediction_header(labels: Labels) -> str:
-    """Give the first line of a table of predictions."""
+    """Give the first line of a table of predictions: each column has a name of its own."""
     return "\t".join(["prediction", *_probability_names(labels)])
 
 
@@ -43,4 +46,6 @@ def empty_line(labels: Labels) -> str:
 
 
 def _probability_names(labels: Labels) -> tuple[str, ...]:
-    return () if labels.kind == "regression" else labels.names
+    if labels.kind == "regression":
+        return ()
+    return tuple(f"probability of {name}" if name in OWN_COLUMNS else name for name in labels.names)

@@ -40,6 +40,7 @@ def summarise(
     """
     for part, table in task.tables().items():
         _warn(table, counts[part]["empty_rows"])
+    _warn_of_idle_stopping(config)
     labels = task.labels
     what = {
         "classification": f"{len(labels.names):,} classes",
@@ -64,6 +65,19 @@ def summarise(
         "device": device,
         "precision": precision,
     }  # fmt: skip
+
+
+def _warn_of_idle_stopping(config: Finetune) -> None:
+    patience, epochs = config.early_stopping, config.num_epochs
+    # The first epoch is a gain, and after the last nothing is left to be saved.
+    if patience is not None and epochs is not None and epochs < patience + 2:
+        log.warning(
+            "early_stopping: %d epochs without a gain cannot end a training of %d before its last; "
+            "pass --num-epochs %d or more, or leave it out",
+            patience,
+            epochs,
+            patience + 2,
+        )
 
 
 def _warn(table: LabelledTable, num_empty: int) -> None:

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 from bertpre.artefacts import MANIFEST, Kind, read_manifest
 from bertpre.errors import ConfigError, DataFormatError
-from bertpre.text.tokenizer_files import TOKENIZER_FILES
+from bertpre.text.tokenizer_files import BACKEND, VOCAB
 from bertpre.training.run_folder import RUN_CONFIG, read_run_config
+
+# What a checkpoint has as its tokenizer has; the settings beside it state the longest input too.
+_OF_TOKENIZERS = (VOCAB, BACKEND)
 
 
 class Chain(NamedTuple):
@@ -59,11 +62,11 @@ def find_chain(
     def is_data(manifest: Mapping[str, Any]) -> bool:
         return bool(manifest["fingerprint"] == data_fingerprint)
 
-    pieces = [_files(manifest, TOKENIZER_FILES) for _, manifest in checkpoints]
+    pieces = [_files(manifest, _OF_TOKENIZERS) for _, manifest in checkpoints]
     weights = [manifest["fingerprint"] for _, manifest in checkpoints]
 
     def is_tokenizer(manifest: Mapping[str, Any]) -> bool:
-        return _files(manifest, TOKENIZER_FILES) in pieces
+        return _files(manifest, _OF_TOKENIZERS) in pieces
 
     def is_model(manifest: Mapping[str, Any]) -> bool:
         return manifest.get("from") in weights

@@ -1,7 +1,7 @@
 """Folders for the world outside: the transformers library's, and ONNX.
 
 A checkpoint here is a Hugging Face folder already. Exporting leaves the trainer's state behind,
-states the longest input, adds a model card, and refuses what would load wrongly there.
+adds a model card, and refuses what would load wrongly there.
 """
 
 import json
@@ -17,13 +17,12 @@ from bertpre.artefacts import (
     check_output,
     fingerprint,
     stage_folder,
-    write_json,
     write_manifest,
 )
 from bertpre.errors import InteropError
 from bertpre.interop.model_card import CARD, write_card
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.tokenizer_files import SETTINGS
+from bertpre.text.tokenizer_files import state_longest_input
 from bertpre.training.run_folder import find_checkpoint, read_model_manifest
 
 log = logging.getLogger(__name__)
@@ -70,13 +69,11 @@ def export(
         overwrite: replace an exported folder of that name.
 
     Raises:
-        InteropError: the target cannot express the model, or the folder holds several; bertpre did
-            not write it; the ONNX libraries are missing, or the ONNX model gives other outputs.
-        BertpreError: the checkpoint is missing or damaged, or the output exists.
+        InteropError: the target cannot express the model; bertpre did not write it; the ONNX
+            libraries are missing, or the ONNX model gives other outputs.
+        BertpreError: the checkpoint is missing, damaged or one of several, or the output exists.
     """
-    checkpoint, output = Path(checkpoint), Path(output)
-    if (checkpoint / MANIFEST).is_file() and not (checkpoint / _CONFIG).is_file():
-        _check_single(checkpoint)
+    output = Path(output)
     folder = find_checkpoint(checkpoint)
     manifest = _facts(folder)
     raw = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
@@ -104,7 +101,8 @@ def export(
             shutil.copyfile(folder / "model.safetensors", work / "model.safetensors")
         shutil.copyfile(folder / _CONFIG, work / _CONFIG)
         tokenizer.save_files(work)
-        _state_longest_input(work / SETTINGS, int(raw["max_position_embeddings"]))
+        positions = int(raw["max_position_embeddings"])
+        state_longest_input(work, positions, is_trained_here=False)
         for name in _ALSO_COPIED:
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, work / name)
@@ -113,15 +111,6 @@ def export(
         write_manifest(work, kind, {**facts, "exported_from": manifest["fingerprint"]})
     files = {path.name: path.stat().st_size for path in sorted(output.iterdir())}
     return ExportReport(output, files, difference)
-
-
-def _check_single(folder: Path) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    if members := manifest.get("members"):
-        raise InteropError(
-            f"{folder}: holds several models ({', '.join(members)}), which only bertpre averages",
-            f"export one of them, such as {folder / members[0]}",
-        )
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -148,10 +137,3 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
         "use it with bertpre, or export it with --to onnx; a fine-tuned model with --pooling cls "
         "can be exported",
     )
-
-
-def _state_longest_input(path: Path, positions: int) -> None:
-    """Let the transformers library cut texts to what the model has positions for."""
-    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    stated = settings.get("model_max_length") or positions
-    write_json(path, {**settings, "model_max_length": min(int(stated), positions)})

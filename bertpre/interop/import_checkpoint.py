@@ -35,7 +35,7 @@ from bertpre.model.weights import (
     to_hugging_face,
 )
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.tokenizer_files import BACKEND, VOCAB
+from bertpre.text.tokenizer_files import BACKEND, VOCAB, state_longest_input
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +158,8 @@ def import_checkpoint(
             extra["label2id"] = {name: number for number, name in enumerate(classes)}
         save_weights(work, model, extra_config=extra)
         found.tokenizer.save_files(work)
+        positions = found.shape.config.max_position_embeddings
+        state_longest_input(work, positions, is_trained_here=False)
         facts = {
             "imported": {
                 "from": source,

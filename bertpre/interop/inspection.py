@@ -7,13 +7,14 @@ from typing import Any
 
 from bertpre.artefacts import MANIFEST, Kind, read_manifest
 from bertpre.errors import DataFormatError
+from bertpre.finetuning.labels import member_folders
 from bertpre.interop.data_sections import data_sections
 from bertpre.interop.model_sections import checkpoint_sections, classifier_sections
 from bertpre.interop.run_sections import run_sections
 from bertpre.interop.sections import Facts, Inspection, Section, describe
 from bertpre.interop.tokenizer_sections import encodings, tokenizer_sections
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.run_folder import RUN_CONFIG
+from bertpre.training.run_folder import RUN_CONFIG, find_checkpoint
 
 _NUM_EXAMPLES = 5
 _KINDS: tuple[Kind, ...] = ("tokenizer", "part", "data", "checkpoint", "model", "onnx")
@@ -49,19 +50,21 @@ def inspect(
         sections = classifier_sections(folder, manifest)
     elif kind == "onnx":
         files = {name: f"{found['bytes']:,} bytes" for name, found in manifest["files"].items()}
-        facts = {name: value for name, value in manifest.items() if name != "files"}
-        sections = [Facts("exported for ONNX", files), *describe("what it is", facts)]
+        inside = classifier_sections if "task" in manifest else checkpoint_sections
+        sections = [Facts("exported for ONNX", files), *inside(folder, manifest)]
     else:
         sections = checkpoint_sections(folder, manifest)
     if texts:
-        places = {
-            "part": folder / "tokenizer",
-            "data": folder / "tokenizer",
-            "run": folder / "final",
-        }
-        place = places.get(kind, folder)
-        sections.append(encodings(Tokenizer.load(place), texts))
+        sections.append(encodings(Tokenizer.load(_tokenizer_of(kind, folder, manifest)), texts))
     return Inspection(kind, folder, tuple(sections))
+
+
+def _tokenizer_of(kind: str, folder: Path, manifest: dict[str, Any]) -> Path:
+    if kind in ("part", "data"):
+        return folder / "tokenizer"
+    if kind == "run":
+        return find_checkpoint(folder)
+    return member_folders(folder, manifest)[0]
 
 
 def tell_kind(folder: Path) -> tuple[str, dict[str, Any]]:

@@ -32,10 +32,10 @@ def write_card(
         config: its config.json.
         to: what the folder is for.
     """
-    is_classifier = manifest["kind"] == "model"
+    is_fine_tuned = manifest["kind"] == "model"
     parts = [
         "---\nlibrary_name: transformers\ntags:\n- bert\n- bertpre\n---\n",
-        "# " + ("BERT classifier" if is_classifier else "BERT") + f", {_size(config)}\n",
+        "# " + ("Fine-tuned BERT" if is_fine_tuned else "BERT") + f", {_size(config)}\n",
         _origin(manifest),
         _intended_use(manifest),
         _loading(manifest, to),
@@ -73,10 +73,7 @@ def _origin(manifest: Mapping[str, Any]) -> str:
 def _intended_use(manifest: Mapping[str, Any]) -> str:
     longest = manifest.get("max_seq_length")
     if manifest["kind"] == "model":
-        classes = [str(name) for name in manifest.get("classes", [])]
-        named = ", ".join(f"`{name}`" for name in classes[:20])
-        more = f" and {len(classes) - 20} more" if len(classes) > 20 else ""
-        use = f"Classifying texts like those it was fine-tuned on, into {named}{more}."
+        use = _classifier_use(manifest)
     elif manifest.get("objective") is None:
         use = "An encoder without heads: vectors of texts, or a start for fine-tuning."
     else:
@@ -87,13 +84,28 @@ def _intended_use(manifest: Mapping[str, Any]) -> str:
     return f"## Intended use\n\n{use}{seen}\n"
 
 
+def _classifier_use(manifest: Mapping[str, Any]) -> str:
+    classes = [str(name) for name in manifest.get("classes", [])]
+    named = ", ".join(f"`{name}`" for name in classes[:20])
+    named += f" and {len(classes) - 20} more" if len(classes) > 20 else ""
+    is_paired = manifest.get("options", {}).get("pair_column") is not None
+    texts = f"{'pairs of texts' if is_paired else 'texts'} like those it was fine-tuned on"
+    if manifest.get("task") == "regression":
+        return f"Predicting the number {named} of {texts}."
+    if manifest.get("task") == "multi-label":
+        return f"Saying which of these labels apply to {texts}, any number of them: {named}."
+    return f"Classifying {texts}, into {named}."
+
+
 def _loading(manifest: Mapping[str, Any], to: str) -> str:
     if to == "onnx":
+        is_paired = manifest.get("options", {}).get("pair_column") is not None
+        texts = '["a text"]' + (', ["a second one"]' if is_paired else "")
         return (
             "## Loading\n\n```python\nimport onnxruntime\nfrom transformers import AutoTokenizer\n"
             '\ntokenize = AutoTokenizer.from_pretrained(".")\n'
             'session = onnxruntime.InferenceSession("model.onnx")\n'
-            'outputs = session.run(None, dict(tokenize(["a text"], return_tensors="np")))\n```\n'
+            f'outputs = session.run(None, dict(tokenize({texts}, return_tensors="np")))\n```\n'
         )
     kind = "classifier" if manifest["kind"] == "model" else manifest.get("objective")
     name = _LOADING.get(kind, "AutoModel")

@@ -9,10 +9,16 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from bertpre.errors import CheckpointError
+from bertpre.finetuning.baselines import baseline_name
+from bertpre.finetuning.labels import Kind, member_folders
 from bertpre.interop.sections import Curves, Facts, Grid, Picture, Section, describe, short
 
 _LAYER = re.compile(r"(encoder\.layer\.)\d+\.")
 _MOST_CLASSES = 40
+_SCORE_ORDER = (
+    *("accuracy", "micro_f1", "macro_f1", "matthews", "spearman", "pearson", "rmse", "loss"),
+    *("precision", "recall", "f1", "rows"),
+)
 _SHAPE_NAMES = (
     "hidden_size",
     "num_hidden_layers",
@@ -28,7 +34,7 @@ _SHAPE_NAMES = (
 
 
 def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]:
-    """Describe a checkpoint, an imported model or a folder of another library.
+    """Describe a checkpoint, an imported or exported one, or a folder of another library.
 
     Args:
         folder: has config.json and weights.
@@ -40,8 +46,8 @@ def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     raw = _read_config(folder)
     return [
         Facts("checkpoint", _origin(manifest, raw)),
-        *_weights(folder),
-        Facts("shape", {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}),
+        *_weights(folder, manifest),
+        *_shape(raw),
         *describe("held out, at this step", manifest.get("held_out", {})),
         *describe("how it was trained", manifest.get("pretrain", {})),
         *describe("its examples", manifest.get("data_options", {})),
@@ -55,28 +61,39 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     Raises:
         CheckpointError: config.json or the weights cannot be read.
     """
+    kind = manifest.get("task", "classification")
+    names = [str(name) for name in manifest.get("classes", [])]
+    is_number = kind == "regression"
     rows = {
-        "labels": f"{len(manifest.get('classes', []))}",
+        "task": str(kind),
+        **({"number": ", ".join(names)} if is_number else {"labels": f"{len(names):,}"}),
+        "models": str(len(manifest.get("members", [])) or ""),
         "pooling": str(manifest.get("pooling", "")),
         "most tokens": str(manifest.get("max_seq_length", "")),
         "best epoch": str(manifest.get("best_epoch") or ""),
         "made from": short(manifest.get("from", "")),
+        "exported from": short(manifest.get("exported_from", "")),
     }
     sections: list[Section] = [
         Facts("model", {name: value for name, value in rows.items() if value})
     ]
     if "imported" in manifest:
         sections += describe("imported", manifest["imported"])
-    sections += [*_scores(folder), *_labels(manifest), *_history(manifest)]
+    sections += _scores(folder, kind, manifest.get("options", {}).get("metric", ""))
+    if not is_number:
+        sections += _labels(manifest)
+    sections += _history(manifest)
     pictures = sorted(folder.glob("*.png"))
     sections += [Picture(path.stem.replace("_", " "), path) for path in pictures]
     sections += describe("recipe", manifest.get("options", {}))
     sections += describe("rows", manifest.get("counts", {}))
-    if manifest.get("members"):  # several models, each in a folder of its own
-        folder = folder / str(manifest["members"][0])
+    folder = member_folders(folder, manifest)[0]
     raw = _read_config(folder)
-    shape = {name: _plain(raw[name]) for name in _SHAPE_NAMES if name in raw}
-    return [*sections, Facts("shape", shape), *_weights(folder)]
+    return [*sections, *_shape(raw), *_weights(folder, manifest)]
+
+
+def _shape(raw: dict[str, Any]) -> list[Facts]:
+    return describe("shape", {name: raw[name] for name in _SHAPE_NAMES if name in raw})
 
 
 def _plain(value: object) -> str:
@@ -98,6 +115,8 @@ def _origin(manifest: dict[str, Any], raw: dict[str, Any]) -> dict[str, str]:
     if imported is not None:
         rows["imported from"] = short(imported.get("from", ""))
         rows["tensors not used"] = ", ".join(imported.get("unused", [])) or "none"
+    if "exported_from" in manifest:
+        rows["exported from"] = short(manifest["exported_from"])
     rows["fingerprint"] = short(manifest.get("fingerprint", ""))
     return rows
 
@@ -117,10 +136,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def _weights(folder: Path) -> list[Section]:
+def _weights(folder: Path, manifest: dict[str, Any]) -> list[Section]:
     """Give the tensors, the layers of the encoder as one; without PyTorch where that will do."""
+    if manifest.get("kind") == "onnx":  # they are inside the graph
+        return []
     sizes: dict[str, tuple[list[int], int]] = {}
     for name, shape in sorted(_shapes(folder).items()):
+        if name.endswith("position_ids"):  # 0, 1, 2, …, which older libraries stored
+            continue
         shown = _LAYER.sub(r"\1*.", name)
         sizes[shown] = (shape, sizes.get(shown, (shape, 0))[1] + 1)
     rows, total = [], 0
@@ -148,7 +171,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
 
 
-def _scores(folder: Path) -> list[Section]:
+def _scores(folder: Path, kind: Kind, metric: str) -> list[Section]:
     path = folder / "metrics.json"
     if not path.is_file():
         return []
@@ -156,32 +179,48 @@ def _scores(folder: Path) -> list[Section]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error})", "fine-tune again") from error
-    found: list[tuple[str, str, dict[str, Any]]] = []
-    others = {"the model": metrics, **metrics.get("baselines", {}), **metrics.get("members", {})}
-    for part in ("dev", "test"):
-        for name, parts in others.items():
-            if isinstance(parts, dict) and isinstance(parts.get(part), dict):
-                found.append((name.replace("_", " "), part, parts[part]))
-    sections: list[Section] = [_score_grid("scores", ["", "part"], found)] if found else []
+    baselines = metrics.get("baselines", {})
+    others = {
+        "the model": metrics,
+        **{baseline_name(name, kind): scores for name, scores in baselines.items()},
+        **metrics.get("members", {}),
+    }
+    found = [
+        ([name, part], scores[part])
+        for part in ("dev", "test")
+        for name, scores in others.items()
+        if isinstance(scores.get(part), dict)
+    ]
+    sections: list[Section] = []
+    if found:
+        sections.append(_score_grid("scores", ["", "part"], found, metric))
     for part, classes in sorted(metrics.get("per_class", {}).items()):
-        rows = [(str(name), "", scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
-        sections.append(_score_grid(f"classes, {part} rows", ["label", ""], rows))
+        rows = [([str(name)], scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
+        if rows:
+            sections.append(_score_grid(f"classes, {part} rows", ["label"], rows, metric))
     return sections
 
 
 def _score_grid(
-    title: str, header: list[str], found: list[tuple[str, str, dict[str, Any]]]
+    title: str, header: list[str], found: list[tuple[list[str], dict[str, Any]]], metric: str
 ) -> Grid:
     names = {
         name
-        for _, _, scores in found
+        for _, scores in found
         for name, value in scores.items()
         if isinstance(value, int | float)
     }
-    order = sorted(names, key=lambda name: (name != "accuracy", name != "macro_f1", name))
+    if {"accuracy", "micro_f1", "matthews"} <= names:
+        names -= {"micro_f1"}  # of one class a row it is the accuracy
+
+    def place(name: str) -> tuple[bool, int, str]:
+        known = _SCORE_ORDER.index(name) if name in _SCORE_ORDER else len(_SCORE_ORDER)
+        return name != metric, known, name  # what the epoch was chosen by comes first
+
+    order = sorted(names, key=place)
     rows = [
-        [who, part, *(_write_score(scores[name]) if name in scores else "" for name in order)]
-        for who, part, scores in found
+        [*who, *(_write_score(scores[name]) if name in scores else "" for name in order)]
+        for who, scores in found
     ]
     return Grid(title, [*header, *(name.replace("_", " ") for name in order)], rows)
 
@@ -192,7 +231,7 @@ def _write_score(value: object) -> str:
 
 def _labels(manifest: dict[str, Any]) -> list[Section]:
     classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
-    parts = list(counts)
+    parts = [part for part in ("train", "dev", "test") if part in counts]
     rows = [
         [str(name), *(f"{counts[part].get(name, 0):,}" for part in parts)]
         for name in classes[:_MOST_CLASSES]

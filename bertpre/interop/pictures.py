@@ -18,6 +18,7 @@ def draw_curves_svg(curves: Curves) -> bytes:
     """Draw curves as an SVG file; equal curves give equal bytes."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     settings: Any = _SETTINGS
     with matplotlib.rc_context(settings):
@@ -32,6 +33,8 @@ def draw_curves_svg(curves: Curves) -> bytes:
                 style["ls"] = "--"
             axes.plot(x, y, label=name, color=color, **style)
         axes.set_xlabel(curves.x_label)
+        # There is no epoch 1.5.
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         if len(curves.lines) > 1:

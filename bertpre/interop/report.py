@@ -10,9 +10,11 @@ from bertpre.errors import BertpreError
 from bertpre.interop.chain import Chain, find_chain
 from bertpre.interop.html import Chapter, render_page
 from bertpre.interop.inspection import inspect
-from bertpre.interop.sections import Facts, Grid, Picture, Section
+from bertpre.interop.sections import Curves, Facts, Grid, Picture, Section
 
 log = logging.getLogger(__name__)
+
+_MOST_COMPARED = 3  # the model and two baselines
 
 
 class Report(NamedTuple):
@@ -86,11 +88,12 @@ def report(
 
 
 def _for_a_page(sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Leave out a run's own picture of curves, which the page draws larger from the figures."""
+    """Leave out a folder's own picture of curves where the page draws them from the figures."""
+    is_drawn = any(isinstance(section, Curves) for section in sections)
     return tuple(
         section
         for section in sections
-        if not (isinstance(section, Picture) and section.title == "curves")
+        if not (is_drawn and isinstance(section, Picture) and section.title == "curves")
     )
 
 
@@ -121,9 +124,10 @@ def _overview(chapters: Sequence[Chapter]) -> list[tuple[str, str]]:
 
 
 def _best_scores(model: str, scores: Grid) -> list[tuple[str, str]]:
-    """Give a model's first score (accuracy, where there is one) beside the baselines'."""
+    """Give a model's first score beside those of the baselines, which stand before its parts'."""
     if not scores.rows or len(scores.header) < 3:
         return []
     part = "test" if any(row[1] == "test" for row in scores.rows) else "dev"
-    shown = [f"{row[2]} ({row[0]})" for row in scores.rows if row[1] == part and row[2]]
+    found = [row for row in scores.rows if row[1] == part and row[2]][:_MOST_COMPARED]
+    shown = [f"{row[2]} ({row[0]})" for row in found]
     return [(f"{model}: {part} {scores.header[2]}", ", ".join(shown))] if shown else []

@@ -8,7 +8,10 @@ from typing import Any
 from bertpre.text.corpus_report import QUANTILES
 
 # Names in reports that end so hold a share of one.
-_SHARES = ("share", "unk_rate", "probability", "fraction", "prob", "ratio", "accuracy")
+_SHARES = ("share", "unk_rate", "probability", "fraction", "prob", "ratio", "accuracy",
+           "kept", "masked", "predicted", "random")  # fmt: skip
+# Integers that count nothing.
+_NUMBERED = ("seed", "step")
 _MOST_ITEMS = 12
 
 
@@ -84,12 +87,14 @@ def describe(title: str, report: Mapping[str, Any]) -> list[Facts]:
     """Write a report of a manifest as names and values for people, whatever is in it.
 
     Reports grow with the stages that write them, so their names are taken as they come: counts
-    with separators, shares in per cent, quantiles named. What is None or empty is left out.
+    with separators, shares in per cent, quantiles named. Counts of 0 share a row; what is None or
+    empty is left out.
 
     Returns:
         The report itself, and one more for each report inside it, each only if it has rows.
     """
     rows: dict[str, str] = {}
+    zeros: list[str] = []
     inner: list[Facts] = []
     for name, value in report.items():
         shown = name.replace("_", " ")
@@ -101,8 +106,12 @@ def describe(title: str, report: Mapping[str, Any]) -> list[Facts]:
                 )
             else:
                 inner += describe(f"{title}: {shown}", value)
+        elif type(value) is int and value == 0 and name not in _NUMBERED:
+            zeros.append(shown)
         elif value is not None and value not in ([], (), "", {}):
             rows[shown] = write_value(name, value)
+    if zeros:
+        rows["none of"] = ", ".join(zeros)
     return [Facts(title, rows), *inner] if rows else inner
 
 
@@ -111,7 +120,7 @@ def write_value(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return str(value) if name in ("seed", "step") else f"{value:,}"
+        return str(value) if name in _NUMBERED else f"{value:,}"
     if isinstance(value, float):
         is_share = name.endswith(_SHARES) and 0 <= value <= 1
         return f"{100 * value:.3g} %" if is_share else f"{value:,.4g}"

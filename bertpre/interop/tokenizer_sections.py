@@ -82,8 +82,8 @@ def _pieces(tokenizer: Tokenizer) -> list[Section]:
     rows = {
         "start a word": f"{len(ordinary) - continuing:,}",
         "continue one": f"{continuing:,}",
-        "first entries of several characters (frequent)": " ".join(long[:_PIECES_SHOWN]),
-        "last entries (rare)": " ".join(ordinary[-_PIECES_SHOWN:]),
+        "frequent, of several characters": " ".join(long[:_PIECES_SHOWN]),
+        "rare": " ".join(ordinary[-_PIECES_SHOWN:]),
     }
     lengths = Counter(
         len(token if tokenizer.is_whole else token.removeprefix("##")) for token in ordinary

@@ -44,9 +44,9 @@ _HAN = re.compile(r"[一-龥]")
 _OWN_CHUNKS = re.compile(r"[一-龥]|[^\s一-龥]+")
 
 # The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
-_LONGEST_RUN = 500 * LONGEST_WORD
+LONGEST_RUN = 500 * LONGEST_WORD
 # To BERT, printable ASCII that is neither letter nor digit is punctuation, each a word of its own.
-_OWN_PARTS = re.compile(rf"[A-Za-z0-9]{{1,{_LONGEST_RUN}}}|[^A-Za-z0-9]")
+_OWN_PARTS = re.compile(rf"[A-Za-z0-9]{{1,{LONGEST_RUN}}}|[^A-Za-z0-9]")
 _BERT_PARTS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
@@ -189,7 +189,10 @@ def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
 
 
 def own_splitter(*, whole: bool) -> Splitter:
-    """Return how a tokenizer of our own cuts text to chunks; ``whole``: at white space only."""
+    """Return how a tokenizer of our own cuts text to chunks; ``whole``: at white space only.
+
+    Chunks may be of any length: see `cut_run`.
+    """
     return str.split if whole else _split_own
 
 
@@ -198,17 +201,15 @@ def kmer_splitter(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: 
     return lambda text: cut_text(text, kmer, normalizer, lowercase=lowercase)
 
 
+def cut_run(chunk: str) -> Sequence[str]:
+    """Cut a chunk that is too long for the library, if the words in it stay the same."""
+    # Exact where nothing but the cut at 100 characters can happen to the run.
+    if len(chunk) <= LONGEST_RUN or not (chunk.isascii() and chunk.isalnum()):
+        return (chunk,)
+    return [chunk[i : i + LONGEST_RUN] for i in range(0, len(chunk), LONGEST_RUN)]
+
+
 def _split_own(text: str) -> list[str]:
     # Cutting at white space alone is several times faster.
     has_han = not text.isascii() and _HAN.search(text) is not None
-    chunks = _OWN_CHUNKS.findall(text) if has_han else text.split()
-    if len(text) <= _LONGEST_RUN:
-        return chunks
-    return [part for chunk in chunks for part in _cut_run(chunk)]
-
-
-def _cut_run(chunk: str) -> Sequence[str]:
-    # Exact where nothing but the cut at 100 characters can happen to the run.
-    if len(chunk) <= _LONGEST_RUN or not (chunk.isascii() and chunk.isalnum()):
-        return (chunk,)
-    return [chunk[i : i + _LONGEST_RUN] for i in range(0, len(chunk), _LONGEST_RUN)]
+    return _OWN_CHUNKS.findall(text) if has_han else text.split()

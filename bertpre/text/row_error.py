@@ -1,6 +1,8 @@
 """What is wrong with one row of a table, in a form that many of them can be told together."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from bertpre.errors import CorpusError
 
@@ -25,3 +27,26 @@ class RowError(CorpusError):
         error = cls(f"{path}: {unit} {line}: {problem}", hint)
         error.line, error.problem = line, problem
         return error
+
+
+Fault = Callable[[str], RowError]
+
+
+def join_items(fault: Fault, place: str, items: Iterable[Any], separator: str) -> str:
+    """Write a list of texts as one cell, which can be divided again.
+
+    Raises:
+        RowError: what ``fault`` makes of an item that is no text, or that holds the separator.
+    """
+    texts = list(items)
+    for item in texts:
+        if not isinstance(item, str):
+            raise fault(f"{place}: expected a list of texts, found {shorten(str(item))}")
+        if separator in item:
+            raise fault(f"{place}: {shorten(item)} holds the separator {separator!r}")
+    return separator.join(texts)
+
+
+def shorten(text: str) -> str:
+    """Quote a text, or its first 40 characters."""
+    return repr(text) if len(text) <= 40 else f"{text[:40]!r}…"

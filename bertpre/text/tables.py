@@ -16,7 +16,7 @@ from bertpre.errors import CorpusError
 from bertpre.text.delimited import Quoting, read_delimited
 from bertpre.text.files import COMPRESSION_SUFFIXES, Decoding, read_lines
 from bertpre.text.parquet import read_parquet
-from bertpre.text.row_error import RowError
+from bertpre.text.row_error import Fault, RowError, join_items, shorten
 
 TableFormat = Literal["jsonl", "csv", "tsv", "parquet"]
 FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet"]
@@ -104,21 +104,21 @@ def read_rows(
         on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
             then skipped; without it, the error is raised.
         on_bad_width: the same for csv and tsv rows of too few or too many cells.
-        list_separators: for jsonl columns whose lists become one cell, what to put between the
-            items; a list in any other column is a bad row.
+        list_separators: for jsonl and parquet columns whose lists become one cell, what to put
+            between the items; a list in any other column is a bad row.
 
     Raises:
         CorpusError: a column is missing, a row is short or long, quotes do not match, or a line is
             no JSON.
     """
+    names = [str(column) for column in columns]
+    separators = {str(name): value for name, value in (list_separators or {}).items()}
     if format == "parquet":
-        cells_of_rows = read_parquet(path, [str(column) for column in columns], on_bytes=on_bytes)
+        cells_of_rows = read_parquet(path, names, on_bytes=on_bytes, separators=separators)
         yield from _usable(cells_of_rows, on_bad_row)
         return
     lines = read_lines(path, decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
     if format == "jsonl":
-        separators = {str(name): value for name, value in (list_separators or {}).items()}
-        names = [str(column) for column in columns]
         yield from _usable(_json_rows(path, lines, names, separators), on_bad_row)
         return
     raw_rows = read_delimited(path, lines, format=format, quoting=quoting)
@@ -136,7 +136,7 @@ def read_rows(
                 path,
                 line,
                 f"found {_count(len(cells), 'column')}, expected at least {max(places) + 1}: "
-                f"{_shorten(cells[0])}",
+                f"{shorten(cells[0])}",
                 f"check that the columns are separated by {separator}s, and the format",
             )
         # What is left of a text that holds a separator would be lost without a word.
@@ -145,7 +145,7 @@ def read_rows(
                 path,
                 line,
                 f"found {_count(len(cells), 'column')}, expected {width} as in line {first[0]}: "
-                f"{_shorten(cells[0])}",
+                f"{shorten(cells[0])}",
                 f"a {separator} inside a text divides it: quote such cells and read them with "
                 "--quoting csv, or replace it",
             )
@@ -199,7 +199,7 @@ def _place(path: Path, column: str | int, names: list[str] | None, format: str) 
             f"{path}: without a header line there is no column {column!r}",
             "give the column's number, from 1",
         )
-    shown = ", ".join(_shorten(name) for name in names[:20])
+    shown = ", ".join(shorten(name) for name in names[:20])
     hint = "name one of these; or, if line 1 is no header, say so and give the column's number"
     if len(names) == 1 and format == "csv" and "\t" in names[0]:
         hint = "line 1 holds tabs: state --format tsv"
@@ -226,11 +226,8 @@ def _json_rows(
                 yield number, error
 
 
-_Fault = Callable[[str], RowError]
-
-
 def _json_cells(
-    fault: _Fault, line: str, names: Sequence[str], separators: Mapping[str, str]
+    fault: Fault, line: str, names: Sequence[str], separators: Mapping[str, str]
 ) -> tuple[str, ...]:
     try:
         # A number stays as it is written: 1.0 is another label than 1.
@@ -238,13 +235,13 @@ def _json_cells(
     except (ValueError, RecursionError) as error:
         raise fault(f"not valid JSON ({error})") from error
     if not isinstance(found, dict):
-        raise fault(f"expected a JSON object, found {_shorten(line.strip())}")
+        raise fault(f"expected a JSON object, found {shorten(line.strip())}")
     cells = []
     for name in names:
         value = _field(fault, found, name)
         value = json.dumps(value) if isinstance(value, bool) else value
         if isinstance(value, list) and name in separators:
-            value = _join(fault, name, value, separators[name])
+            value = join_items(fault, f"field {name!r}", value, separators[name])
         if not isinstance(value, str):
             kind = "null" if value is None else type(value).__name__
             raise fault(f"field {name!r}: expected text, found {kind}")
@@ -255,16 +252,7 @@ def _json_cells(
     return tuple(cells)
 
 
-def _join(fault: _Fault, name: str, items: list[Any], separator: str) -> str:
-    for item in items:
-        if not isinstance(item, str):
-            raise fault(f"field {name!r}: expected a list of texts, found {_shorten(str(item))}")
-        if separator in item:
-            raise fault(f"field {name!r}: {_shorten(item)} holds the separator {separator!r}")
-    return separator.join(items)
-
-
-def _field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
+def _field(fault: Fault, found: Mapping[str, Any], name: str) -> Any:
     if name in found:
         return found[name]
     inner: Any = found
@@ -272,7 +260,7 @@ def _field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
         if not isinstance(inner, dict) or part not in inner:
             # The names at the deepest level that is there say most.
             names = list(inner) if isinstance(inner, dict) else []
-            shown = ", ".join(_shorten(key) for key in names[:20])
+            shown = ", ".join(shorten(key) for key in names[:20])
             raise fault(f"no field {name!r}; found {shown or 'none'}")
         inner = inner[part]
     return inner
@@ -280,7 +268,3 @@ def _field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _shorten(text: str) -> str:
-    return repr(text) if len(text) <= 40 else f"{text[:40]!r}…"

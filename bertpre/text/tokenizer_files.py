@@ -127,6 +127,20 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
     return TokenizerFolder(backend, special, _read_kmer(folder, settings, backend), files)
 
 
+def state_longest_input(folder: Path, longest: int, *, is_trained_here: bool) -> None:
+    """Let the transformers library cut texts to what the model beside a tokenizer has seen.
+
+    Args:
+        folder: holds both.
+        longest: tokens of the model's longest input.
+        is_trained_here: of another model, what its folder states is kept if it is less.
+    """
+    settings = _read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    if not is_trained_here:
+        longest = min(int(settings.get("model_max_length") or longest), longest)
+    write_json(folder / SETTINGS, {**settings, "model_max_length": longest})
+
+
 def read_vocab(path: Path, special: Sequence[str] = SPECIAL_TOKENS) -> list[str]:
     """Read a vocab.txt, one entry a line, the first with id 0.
 

@@ -9,8 +9,10 @@ from itertools import groupby, islice
 from tokenizers import pre_tokenizers
 
 from bertpre.text.pipeline import (
+    LONGEST_RUN,
     LONGEST_WORD,
     Rules,
+    cut_run,
     kmer_splitter,
     make_normalizer,
     make_pre_tokenizer,
@@ -72,6 +74,8 @@ class WordCounts:
         """Count the words of a text."""
         self._characters_kept += len(text)
         chunks = iter(self._split(text))
+        if len(text) > LONGEST_RUN and not self._whole:
+            chunks = self._cut(chunks)
         # A chromosome in one line has as many k-mers as characters.
         while block := list(islice(chunks, _CHUNKS_KEPT)):
             self._chunks.update(block)
@@ -113,6 +117,13 @@ class WordCounts:
                     self._spill = self._spill or Spill()
                     self._spill.add(self._words)
                     self._words.clear()
+
+    def _cut(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Cut runs that are too long for the library, each of which is still one run."""
+        for chunk in chunks:
+            parts = cut_run(chunk)
+            self.cut_words -= sum(len(part) > LONGEST_WORD for part in parts[1:])
+            yield from parts
 
     def _words_of(self, text: str, times: int) -> list[str]:
         words: list[str] = []

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -21,6 +21,7 @@ from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
 from bertpre.text.tokenizer import Tokenizer
+from bertpre.text.tokenizer_files import state_longest_input
 from bertpre.training.metrics import read_metrics
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import checkpoint_folder
@@ -160,6 +161,7 @@ def _write_model(
 ) -> None:
     save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(work)
+    state_longest_input(work, cast(int, facts["max_seq_length"]), is_trained_here=True)
     write_manifest(work, "checkpoint", facts)
 
 

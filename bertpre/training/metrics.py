@@ -2,17 +2,22 @@
 
 import contextlib
 import json
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Batch
 from bertpre.errors import CheckpointError
+
+if TYPE_CHECKING:  # so that a run can be looked at without PyTorch
+    from bertpre.data.loader import Batch
+
+log = logging.getLogger(__name__)
 
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
@@ -97,23 +102,28 @@ def _event_writer(folder: Path, step: int) -> Any:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Read a run's metrics; a last line that a killed process left unfinished is passed over.
+    """Read a run's metrics; a damaged last line, as of a machine that stopped, is passed over.
 
     Raises:
-        CheckpointError: another line is no JSON.
+        CheckpointError: another line is none of a run's.
     """
     path = run / METRICS
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    rows = []
-    for number, line in enumerate(lines[:-1], start=1):
+    *lines, unfinished = path.read_bytes().split(b"\n")
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
+            if not (isinstance(row, dict) and {"step", "split"} <= row.keys()):
+                raise ValueError("no step and split")
         except ValueError as error:
-            raise CheckpointError(
-                f"{path}: line {number}: not valid JSON ({error})", "remove this line"
-            ) from error
+            fault = f"{path}: line {number}: not a line of metrics ({error})"
+            if number < len(lines) or unfinished:
+                raise CheckpointError(fault, "remove this line") from error
+            log.warning("%s; this last line is passed over", fault)
+            break
+        rows.append(row)
     return rows
 
 
@@ -203,7 +213,7 @@ class Meter:
         """Seconds since this call began."""
         return time.monotonic() - self._start
 
-    def wait_for(self, batches: Iterator[list[Batch]]) -> list[Batch]:
+    def wait_for(self, batches: Iterator[list["Batch"]]) -> list["Batch"]:
         """Take the next batches, and count how long that took."""
         start = time.monotonic()
         taken = next(batches)

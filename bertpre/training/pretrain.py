@@ -97,7 +97,7 @@ def pretrain(
     )
     if plan.is_finished:
         # An early end is not at the last step that was planned.
-        last_step = read_metrics(output)[-1]["step"]
+        last_step = max((row["step"] for row in read_metrics(output)), default=plan.max_steps or 0)
         return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
         setup = _set_up(PretrainingData(data), config, plan)

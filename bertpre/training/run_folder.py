@@ -1,5 +1,6 @@
 """A run folder on disk: its options, and which of its checkpoints are whole. Needs no PyTorch."""
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Collection, Mapping
@@ -121,7 +122,7 @@ def find_checkpoint(path: str | Path) -> Path:
             ``final`` is taken or else the newest whole checkpoint.
 
     Raises:
-        CheckpointError: there is no model there.
+        CheckpointError: there is no model there, or there are several.
     """
     path = Path(path)
     if not path.is_dir():
@@ -137,6 +138,7 @@ def find_checkpoint(path: str | Path) -> Path:
     newest = newest_whole_checkpoint(path)
     if newest is not None:
         return newest
+    _check_single(path)
     what = (
         "a run without a whole checkpoint" if (path / RUN_CONFIG).is_file() else "no model folder"
     )
@@ -144,3 +146,14 @@ def find_checkpoint(path: str | Path) -> Path:
         f"{path}: is {what}; expected config.json, final/ or checkpoints/ in it",
         "go on with the run, or name another folder",
     )
+
+
+def _check_single(folder: Path) -> None:
+    with contextlib.suppress(DataFormatError):
+        members = read_manifest(folder, "model").get("members")
+        if members:
+            raise CheckpointError(
+                f"{folder}: holds {len(members)} models, which only `bertpre predict` takes "
+                "together",
+                f"name one of them, such as {folder / members[0]}",
+            )

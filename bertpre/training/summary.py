@@ -1,11 +1,15 @@
 """What a run is about to do, in words and numbers, before it starts."""
 
+import logging
+
 import torch
 
 from bertpre.config.schema import Config
 from bertpre.model.attention import suits_flash_attention
 from bertpre.model.flat import has_flash_attention
 from bertpre.training.setup import Setup
+
+log = logging.getLogger(__name__)
 
 _FALLS = {
     "linear": "then linear to 0",
@@ -16,7 +20,8 @@ _FALLS = {
 
 
 def summarize(setup: Setup, config: Config) -> dict[str, str]:
-    """Describe a run before it starts, name by name, for people."""
+    """Describe a run before it starts, name by name, for people; warn of what cannot act."""
+    _warn_of_idle_stopping(setup)
     data, options, shape = setup.data, setup.options, config.model
     report = data.manifest["report"]
     examples = setup.max_steps * options.global_batch_size
@@ -36,7 +41,7 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
     fall = _FALLS[options.schedule.name].format(decay=options.schedule.decay_ratio)
     rows = {
         "model": f"{shape.num_hidden_layers} layers x {shape.hidden_size}, "
-        f"{shape.num_attention_heads} heads, {parameters / 1e6:.1f} M parameters",
+        f"{shape.num_attention_heads} heads, {_amount(parameters)} parameters",
         "vocabulary": f"{data.tokenizer.vocab_size:,}",
         "objective": f"{data.objective}, {rate} predicted, "
         f"{'static' if data.static_masks else 'dynamic'} masks",
@@ -44,7 +49,8 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         f"({report['mean_length']:.0f} on average), {len(data.held_out):,} held out",
         "updates": f"{setup.max_steps:,} of {size} "
         f"({_count(micro_batches, 'forward pass', 'forward passes')} each)",
-        "epochs": f"{epochs:.1f}, {epochs * report['tokens_per_epoch'] / 1e6:,.1f} M tokens",
+        "epochs": (f"{epochs:.1f}, " if epochs >= 1 else f"{epochs:.2g}, ")
+        + f"{_amount(epochs * report['tokens_per_epoch'])} tokens",
         "optimizer": f"{options.optimizer.name}, rate {options.optimizer.learning_rate:g}, "
         f"{setup.warmup_steps:,} steps of warm-up, {fall}",
         "device": f"{setup.device.type}, {setup.precision}"
@@ -63,6 +69,28 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
     return rows
 
 
+def _warn_of_idle_stopping(setup: Setup) -> None:
+    patience, every = setup.options.early_stopping_evals, setup.options.eval_every_steps
+    if patience is None:
+        return
+    num_evals = -(-setup.max_steps // every)
+    if not len(setup.data.held_out):
+        log.warning(
+            "pretrain.early_stopping_evals: nothing is held out, so the run goes to its last step; "
+            "rerun make-data with a make_data.eval_fraction above 0"
+        )
+    elif num_evals < patience + 2:  # the first is a gain, and after the last nothing is left
+        log.warning(
+            "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run of %d "
+            "before its last step; set pretrain.eval_every_steps, now %d of %d, to %d or less",
+            patience,
+            num_evals,
+            every,
+            setup.max_steps,
+            max(1, (setup.max_steps - 1) // (patience + 1)),
+        )
+
+
 def _attention(setup: Setup, dropout_p: float) -> str:
     if setup.device.type == "cpu":
         return "written out, padded to the longest of a batch"
@@ -74,6 +102,10 @@ def _attention(setup: Setup, dropout_p: float) -> str:
     if has_flash and suits_flash_attention(dtype, 0.0):
         reason = "; without model.attention_probs_dropout_prob it would be flash attention"
     return f"the library's, padded to the longest of a batch{reason}"
+
+
+def _amount(number: float) -> str:
+    return f"{number / 1e6:,.1f} M" if number >= 1e6 else f"{number:,.0f}"
 
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:

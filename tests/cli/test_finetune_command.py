@@ -1,6 +1,7 @@
 """``bertpre finetune``, ``predict`` and ``fill-mask`` from the outside: lines, status, errors."""
 
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -194,9 +195,10 @@ def test_predict_reads_standard_input_and_writes_standard_output(tmp_path, model
 
 
 def test_predict_averages_models_and_says_so(run, tmp_path, model, table):
-    output = tmp_path / "out.tsv"
+    output, copy = tmp_path / "out.tsv", tmp_path / "copy"
+    shutil.copytree(model, copy)
 
-    ended = run("predict", model, model, table, "--output", output, "--device", "cpu")
+    ended = run("predict", model, copy, table, "--output", output, "--device", "cpu")
 
     assert ended.code == 0, ended.err
     assert "  models averaged: 2\n" in ended.out
@@ -309,6 +311,12 @@ def test_top_k_below_one_is_wrong_usage(run, checkpoint):
          "finetune.batch_size: input should be greater than or equal to 1, found 0"),
         (["predict", "CHECKPOINT", "TABLE", "--output", "out"], "expected a model folder, found"),
         (["predict", "none", "TABLE", "--output", "out"], "none: there is no such folder"),
+        (["embed", "none", "TABLE", "--output", "v.npy"], "none: there is no such folder"),
+        (["fill-mask", "none", "a [MASK]"], "none: there is no such folder"),
+        (["fill-mask", "CHECKPOINT", "a cat"], "no [MASK] in the text 'a cat'"),
+        (["export", "none", "--to", "onnx", "--output", "out"], "none: there is no such folder"),
+        (["report", "none", "--output", "out"], "none: expected a run folder"),
+        (["inspect", "none"], "none: there is no such folder"),
     ],
 )  # fmt: skip
 def test_faults_are_named_before_torch_is_imported(tmp_path, checkpoint, table, arguments, message):
@@ -318,7 +326,7 @@ def test_faults_are_named_before_torch_is_imported(tmp_path, checkpoint, table, 
     arguments = [named.get(argument, argument) for argument in arguments]
     code = (
         "import atexit, sys\n"
-        "heavy = {'torch', 'sklearn', 'matplotlib', 'tokenizers'}\n"
+        "heavy = {'torch', 'sklearn', 'matplotlib'}\n"
         "atexit.register(lambda: print('heavy:', sorted(heavy & set(sys.modules))))\n"
         f"sys.argv = ['bertpre', *{arguments!r}]\n"
         "from bertpre.cli.main import main\n"

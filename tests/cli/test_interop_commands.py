@@ -1,6 +1,7 @@
 """``bertpre inspect``, ``report``, ``import``, ``export`` and ``embed`` from the outside."""
 
 import logging
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,7 @@ def test_inspect_says_what_a_folder_is_and_what_is_in_it(run, checkpoint, tiny_d
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith(f"{checkpoint}: checkpoint\n")
     assert "  step: 7\n" in shown.out
+    assert "\ntensors:\nname\tshape\ttimes\tparameters\n" in shown.out
     assert "bert.encoder.layer.*.attention.self.key.weight\t32 x 32\t1\t1,024\n" in shown.out
     assert data.out.count("→was") == 0
     assert data.out.count("[CLS]") == 1
@@ -143,6 +145,30 @@ def test_embed_writes_a_vector_a_row(run, checkpoint, tmp_path):
         f"{tmp_path / 'v.npy'}:\n  rows: 2\n  numbers a row: 32\n  texts cut at the end: 0\n"
     )
     np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1), 1, atol=1e-6)
+
+
+def test_embed_reads_tables_as_predict_does(run, checkpoint, tmp_path):
+    plain, other = tmp_path / "plain.tsv", tmp_path / "other.txt"
+    plain.write_text('text\na "dog"\na cat\n')
+    other.write_bytes('text\n"a ""dog"""\na cat\n'.encode("utf-16") + b"\x00\xd8")
+    options = ("--device", "cpu", "--quoting")
+
+    first = run("embed", checkpoint, plain, "--output", tmp_path / "a.tsv", *options, "none")
+    second = run(
+        "embed", checkpoint, other, "--output", tmp_path / "b.tsv", *options, "csv",
+        "--format", "tsv", "--encoding", "utf-16", "--on-bad-bytes", "skip",
+    )  # fmt: skip
+    with plain.open("rb") as file:
+        piped = subprocess.run(
+            [sys.executable, "-m", "bertpre", "embed", checkpoint, "-", "--format", "tsv",
+             "--output", tmp_path / "c.tsv", *options, "none"],
+            stdin=file, check=False,
+        )  # fmt: skip
+
+    assert (first.code, second.code, piped.returncode) == (0, 0, 0)
+    vectors = (tmp_path / "a.tsv").read_bytes()
+    assert (tmp_path / "b.tsv").read_bytes() == vectors
+    assert (tmp_path / "c.tsv").read_bytes() == vectors
 
 
 def test_fill_mask_takes_a_pair(run, checkpoint):

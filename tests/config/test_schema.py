@@ -67,8 +67,8 @@ finetune.hidden_dropout_prob finetune.label_smoothing finetune.class_weights fin
 finetune.adversarial_epsilon finetune.ema_decay finetune.metric finetune.early_stopping
 finetune.pooling finetune.from_scratch finetune.baseline finetune.device
 finetune.precision
-embed.format embed.text_column embed.pair_column embed.header embed.pooling embed.normalize
-embed.max_seq_length embed.device embed.precision
+embed.format embed.text_column embed.pair_column embed.header embed.quoting embed.encoding
+embed.on_bad_bytes embed.pooling embed.normalize embed.max_seq_length embed.device embed.precision
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertpre.artefacts import read_manifest
+from bertpre.artefacts import read_manifest, write_json
 from bertpre.config.schema import MakeData, TextOptions
 from bertpre.data import reuse, tokenizing
 from bertpre.data.dataset import PretrainingData
@@ -222,6 +222,36 @@ def test_a_damaged_part_is_named(tmp_path: Path, tiny_corpus: Path, tiny_tokeniz
 def test_a_data_folder_is_no_part(tmp_path: Path, tiny_data: Path) -> None:
     with pytest.raises(DataFormatError, match="expected a part folder, found 'data'"):
         merge_parts([tiny_data], output=tmp_path / "data", config=CONFIG)
+
+
+def test_a_part_of_an_older_version_is_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
+    manifest = read_manifest(part, "part")
+    for name in ("options", "text_sha256"):
+        del manifest[name]
+    write_json(part / "manifest.json", manifest)
+
+    with pytest.raises(DataFormatError) as caught:
+        merge_parts([part], output=tmp_path / "merged", config=CONFIG)
+
+    assert str(caught.value) == (
+        f"{part}: another version of bertpre made this part, without options, text_sha256 — make "
+        "all parts again with `bertpre make-data --part`"
+    )
+
+
+def test_options_of_another_version_are_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
+    manifest = read_manifest(part, "part")
+    manifest["text"]["accents"] = "keep"
+    write_json(part / "manifest.json", manifest)
+
+    with pytest.raises(DataFormatError, match=r"another version .* read its text, with accents —"):
+        merge_parts([part], output=tmp_path / "merged", config=CONFIG)
 
 
 def test_a_report_of_another_version_is_refused(

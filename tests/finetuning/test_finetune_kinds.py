@@ -161,6 +161,7 @@ def test_transformers_loads_every_kind_and_gives_the_same_logits(request, kind, 
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenize = transformers.AutoTokenizer.from_pretrained(folder)
 
+    assert tokenize.model_max_length == read_manifest(folder, "model")["max_seq_length"] == 32
     inputs = tokenize(
         texts, seconds, padding=True, truncation=True, max_length=32, return_tensors="pt"
     )
@@ -256,10 +257,23 @@ def test_a_part_of_a_folder_starts_another_task_but_the_whole_does_not(
     train = tables / "train.tsv"
 
     finetune(folds_model / "fold-2", train=train, output=tmp_path / "model", config=config)
-    with pytest.raises(CheckpointError, match=r"3 models, of which one can be.*fold-1"):
+    with pytest.raises(CheckpointError, match=r"holds 3 models, which only .*fold-1"):
         finetune(folds_model, train=train, output=tmp_path / "other", config=config)
 
     assert (tmp_path / "model" / "manifest.json").is_file()
+
+
+def test_a_model_that_is_named_twice_is_an_error(folds_model, tables, tmp_path):
+    (tmp_path / "link").symlink_to(folds_model / "fold-1")
+    for models in (
+        [folds_model, folds_model],
+        [folds_model, folds_model / "fold-1"],
+        [folds_model / "fold-1", tmp_path / "link"],
+    ):
+        with pytest.raises(ConfigError, match=r": is named twice, .* — name each model once"):
+            predict(models, tables / "test.tsv", output=tmp_path / "out.tsv")
+
+    assert not (tmp_path / "out.tsv").exists()
 
 
 def test_seeds_are_told_one_by_one_and_averaged(tmp_path, tiny_checkpoint, tables, recipe):
@@ -295,6 +309,22 @@ def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint
 
     (member,) = result.members
     assert (member.best_epoch, len(member.history)) == (1, 3)
+
+
+@pytest.mark.parametrize(("num_epochs", "is_said"), [(3, True), (4, False)])
+def test_early_stopping_that_cannot_act_is_a_warning(
+    tmp_path, tiny_checkpoint, tables, recipe, caplog, num_epochs, is_said
+):
+    config = dataclasses.replace(
+        recipe, num_epochs=num_epochs, early_stopping=2, learning_rate=1e-30, baseline=False
+    )
+
+    finetune(tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "m", config=config)
+
+    assert is_said == (
+        "early_stopping: 2 epochs without a gain cannot end a training of 3 before its last; pass "
+        "--num-epochs 4 or more, or leave it out" in caplog.text
+    )
 
 
 @pytest.mark.parametrize(

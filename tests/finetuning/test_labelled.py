@@ -1,6 +1,7 @@
 """Labelled tables: every form that one can have, and every fault that a row can have."""
 
 import gzip
+import os
 
 import pytest
 
@@ -225,6 +226,26 @@ def test_a_list_of_labels_in_jsonl_is_several_names(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("labels", "kind", "names"),
+    [
+        ([1.0, 2.0, 1.0, 2.0], "classification", ("1", "2")),
+        ([0.25, 1.5, 2.75, 3.0], "regression", ("label",)),
+        ([["joy"], ["joy", "fear"], ["fear"], []], "multi-label", ("fear", "joy")),
+    ],
+)
+def test_labels_in_parquet_are_what_they_would_be_as_text(tmp_path, labels, kind, names):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"text": list("abcd"), "label": labels}), path)
+
+    found = read_train_table(path, CONFIG)[1]
+
+    assert (found.kind, found.names) == (kind, names)
+
+
+@pytest.mark.parametrize(
     ("task", "kind", "reason"),
     [
         ("auto", "regression", "4 different numbers, some with fractions"),
@@ -237,6 +258,29 @@ def test_the_task_is_found_or_told(tmp_path, task, kind, reason):
     _, labels, found_reason = read_train_table(path, Finetune(task=task))
 
     assert (labels.kind, found_reason) == (kind, reason)
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "is_said"),
+    [
+        (["joy", "joy,fear"], "auto", True),
+        (["Paris, France", "Lyon, France"], "auto", True),
+        (["joy", "fear"], "auto", False),
+        (["joy", "fear", "joy,fear"], "auto", False),  # several names, as the summary says
+        (["joy", "joy,fear"], "classification", False),
+    ],
+)
+def test_separators_inside_the_names_of_classes_are_said(tmp_path, caplog, labels, task, is_said):
+    path = write(tmp_path, "t.tsv", *(f"x\t{label}" for label in labels))
+
+    read(path, Finetune(task=task))
+
+    shown = min(label for label in labels if "," in label) if is_said else ""
+    assert is_said == (
+        f"t.tsv: labels with ',' in them, such as {shown!r}, are taken for the names of one class "
+        "each; if they are several names, pass --task multi-label, else --task classification"
+        in caplog.text
+    )
 
 
 def test_labels_that_are_no_numbers_are_bad_rows_of_a_regression(tmp_path):
@@ -281,3 +325,11 @@ def test_standard_input_has_no_name_to_tell_its_form():
         ConfigError, match=r"standard input: has no name .*— state it with --format"
     ):
         read_texts(STDIN, CONFIG)
+
+
+def test_a_labelled_table_is_no_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    for path, name in (("-", "standard input"), (tmp_path / "pipe", "pipe")):
+        with pytest.raises(ConfigError, match=rf"{name}: expected a labelled table in a file, .*"):
+            read(path, Finetune(format="tsv"))

@@ -34,3 +34,13 @@ def test_a_number_stands_alone():
     assert prediction_header(labels) == "prediction"
     assert lines == ["3.14159", "-1e-07", "123456"]
     assert empty_line(labels) == ""
+
+
+def test_classes_called_as_our_own_columns_get_other_names():
+    labels = Labels(kind="classification", names=("label", "line", "other", "prediction"))
+
+    assert prediction_header(labels).split("\t") == [
+        "prediction", "probability of label", "probability of line", "other",
+        "probability of prediction",
+    ]  # fmt: skip
+    assert empty_line(labels) == "\t\t\t\t"

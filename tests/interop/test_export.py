@@ -14,6 +14,7 @@ from bertpre.errors import ConfigError, InteropError
 from bertpre.finetuning.fill_mask import fill_mask
 from bertpre.finetuning.finetune import finetune
 from bertpre.interop.export import export
+from bertpre.interop.model_card import write_card
 from bertpre.model.bert import initialize
 from bertpre.model.flat import flatten
 from bertpre.model.heads import BertForPreTraining
@@ -110,7 +111,7 @@ def test_its_fill_mask_pipeline_gives_our_fillings(chain, tmp_path):
     assert [filling.probability for filling in ours] == pytest.approx(
         [found["score"] for found in theirs], abs=1e-5
     )
-    assert pipeline.tokenizer.model_max_length == 48  # the positions of the model, not 512
+    assert pipeline.tokenizer.model_max_length == 48  # as in training, not 512
 
 
 @pytest.mark.parity
@@ -139,20 +140,6 @@ def test_what_the_library_has_no_words_for_is_refused(chain, tutorial_checkpoint
         "it with --to onnx; a fine-tuned model with --pooling cls can be exported"
     )
     assert not (tmp_path / "out").exists()
-
-
-def test_of_several_models_one_has_to_be_named(tmp_path):
-    folder = tmp_path / "folds"
-    folder.mkdir()
-    write_manifest(folder, "model", {"members": ["fold-1", "fold-2"]})
-
-    with pytest.raises(InteropError) as caught:
-        export(folder, tmp_path / "out", to="huggingface")
-
-    assert str(caught.value) == (
-        f"{folder}: holds several models (fold-1, fold-2), which only bertpre averages — export "
-        f"one of them, such as {folder / 'fold-1'}"
-    )
 
 
 def test_a_folder_of_another_library_has_to_be_imported_first(make_foreign, tmp_path):
@@ -212,6 +199,27 @@ def test_the_model_card_of_a_classifier_states_labels_and_scores(chain, tmp_path
     assert "AutoModelForSequenceClassification" in card
 
 
+@pytest.mark.parametrize(
+    ("task", "pair_column", "use"),
+    [
+        ("regression", "b", "Predicting the number `x` of pairs of texts like those it was fine-"),
+        ("multi-label", None, "Saying which of these labels apply to texts like those it was"),
+        ("classification", "b", "Classifying pairs of texts like those it was fine-tuned on, into"),
+    ],
+)
+def test_the_model_card_says_what_the_model_is_for(chain, tmp_path, task, pair_column, use):
+    manifest = json.loads((chain / "model/manifest.json").read_text())
+    manifest |= {"task": task, "classes": ["x"], "options": {"pair_column": pair_column}}
+    config = json.loads((chain / "model/config.json").read_text())
+
+    write_card(tmp_path / "c.md", manifest, config, to="huggingface")
+
+    assert f"\n{use}" in (tmp_path / "c.md").read_text(encoding="utf-8")
+    write_card(tmp_path / "o.md", manifest, config, to="onnx")
+    asks_for_two = 'tokenize(["a text"], ["a second one"],' in (tmp_path / "o.md").read_text()
+    assert asks_for_two == (pair_column is not None)
+
+
 def test_the_model_card_of_an_import_points_to_its_makers(make_foreign, tmp_path):
     from bertpre.interop.import_checkpoint import import_checkpoint
 
@@ -226,8 +234,6 @@ def test_the_model_card_of_an_import_points_to_its_makers(make_foreign, tmp_path
 
 
 def test_a_bar_in_a_label_does_not_break_the_cards_table(chain, tmp_path):
-    from bertpre.interop.model_card import write_card
-
     manifest = json.loads((chain / "model/manifest.json").read_text())
     manifest["class_counts"] = {"train": {"a|b": 1, **{str(i): 1 for i in range(7)}}}
     config = json.loads((chain / "model/config.json").read_text())

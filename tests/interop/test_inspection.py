@@ -4,8 +4,11 @@ import json
 import shutil
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from bertpre.artefacts import write_manifest
 from bertpre.data.reuse import make_part
 from bertpre.data.tokenizing import Part
 from bertpre.errors import DataFormatError
@@ -41,7 +44,7 @@ def test_a_tokenizer_shows_report_pieces_and_encodings(chain, tiny_documents):
     starts = [entry for entry in ordinary if not entry.startswith("##")]
     pieces = facts(found.sections, "pieces")
     assert pieces["start a word"] == str(len(starts))
-    assert pieces["last entries (rare)"].endswith(entries[-1])
+    assert pieces["rare"].endswith(entries[-1])
     lengths = bars(found.sections, "characters of a piece")
     assert lengths["1"] == sum(len(entry.removeprefix("##")) == 1 for entry in ordinary)
     assert sum(lengths.values()) == len(ordinary)
@@ -174,11 +177,17 @@ def test_folders_of_other_libraries_and_imports_say_so(make_foreign, tmp_path):
     from bertpre.interop.import_checkpoint import import_checkpoint
 
     foreign = make_foreign("BertForTokenClassification")
+    tensors = load_file(foreign / "model.safetensors")
+    tensors["bert.embeddings.position_ids"] = np.arange(48)[None]
+    save_file(tensors, foreign / "model.safetensors", metadata={"format": "pt"})
     import_checkpoint(foreign, tmp_path / "in")
 
     theirs, ours = inspect(foreign), inspect(tmp_path / "in")
 
     assert "another library" in facts(theirs.sections, "checkpoint")["made by"]
+    names = {row[0] for row in grid(theirs.sections, "tensors").rows}
+    assert "bert.embeddings.position_embeddings.weight" in names
+    assert not any(name.endswith("position_ids") for name in names)
     about = facts(ours.sections, "checkpoint")
     assert about["made by"] == "import"
     assert about["tensors not used"] == "classifier.bias, classifier.weight"
@@ -189,11 +198,14 @@ def test_a_model_shows_labels_scores_and_history(chain):
 
     metrics = json.loads((chain / "model/metrics.json").read_text())
     assert found.kind == "model"
-    assert facts(found.sections, "model")["labels"] == "2"
+    about = facts(found.sections, "model")
+    assert (about["task"], about["labels"]) == ("classification", "2")
     scores = grid(found.sections, "scores")
     assert list(scores.header[:4]) == ["", "part", "accuracy", "macro f1"]
     assert scores.rows[0][:3] == ["the model", "dev", f"{metrics['dev']['accuracy']:.4f}"]
-    assert {row[0] for row in scores.rows} == {"the model", "majority", "tfidf linear"}
+    assert {row[0] for row in scores.rows} == {
+        "the model", "always the commonest", "TF-IDF + linear",
+    }  # fmt: skip
     assert [row[0] for row in grid(found.sections, "labels").rows] == ["cat", "dog"]
     (curves,) = [s for s in found.sections if isinstance(s, Curves)]
     assert [x for x, _ in curves.lines["dev"]] == [1, 2]
@@ -220,9 +232,60 @@ def test_a_model_of_several_shows_their_scores_and_those_of_each_class(chain, tm
     assert fold[:3] == ["fold-1", "dev", "0.2500"]
     classes = grid(found.sections, "classes, dev rows")
     assert (classes.header, classes.rows) == (
-        ["label", "", "precision", "rows"],
-        [["cat", "", "0.5000", "3"]],
+        ["label", "precision", "rows"],
+        [["cat", "0.5000", "3"]],
     )
+
+
+def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(chain / "model", folder)
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text()) | {"task": "regression", "classes": ["score"]}
+    manifest["options"]["metric"] = "pearson"
+    path.write_text(json.dumps(manifest))
+    scores = {"spearman": 0.5, "pearson": 0.25, "rmse": 1.5, "loss": 2.0}
+    metrics = {"dev": scores, "baselines": {"majority": {"dev": scores}}, "per_class": {"dev": {}}}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+
+    found = inspect(folder)
+
+    about = facts(found.sections, "model")
+    assert (about["task"], about["number"]) == ("regression", "score")
+    assert {s.title for s in found.sections if isinstance(s, Grid)} == {"scores", "tensors"}
+    table = grid(found.sections, "scores")
+    assert table.header == ["", "part", "pearson", "spearman", "rmse", "loss"]
+    assert [row[0] for row in table.rows] == ["the model", "always the mean"]
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "row"),
+    [("model", "model", ("task", "classification")), ("run/final", "checkpoint", ("step", "12"))],
+)
+def test_an_onnx_folder_shows_its_files_and_what_the_model_is(chain, tmp_path, name, title, row):
+    folder = tmp_path / "onnx"
+    shutil.copytree(chain / name, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "model.safetensors").rename(folder / "model.onnx")
+    write_manifest(folder, "onnx", manifest | {"exported_from": "a" * 64})
+
+    found = inspect(folder)
+
+    assert "model.onnx" in facts(found.sections, "exported for ONNX")
+    assert row in facts(found.sections, title).items()
+    assert facts(found.sections, title)["exported from"] == "a" * 12
+    assert "tensors" not in {s.title for s in found.sections}
+
+
+def test_texts_are_cut_by_the_tokenizer_of_a_run_or_of_several_models(chain, tmp_path):
+    shutil.copytree(chain / "run", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/final")
+    shutil.copytree(chain / "model", tmp_path / "folds/fold-1")
+    write_manifest(tmp_path / "folds", "model", {"classes": [], "members": ["fold-1"]})
+
+    for name in ("run", "folds"):
+        table = grid(inspect(tmp_path / name, texts=["a dog"]).sections, "sample encodings")
+        assert table.rows == [["a dog", "a dog", "2", "0"]]
 
 
 def test_what_is_no_folder_of_ours_is_an_error(tmp_path):

@@ -8,8 +8,9 @@ import pytest
 
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 from bertpre.interop.html import Chapter, render_page
+from bertpre.interop.pictures import draw_curves_svg
 from bertpre.interop.report import report
-from bertpre.interop.sections import Examples, Facts, Grid
+from bertpre.interop.sections import Curves, Examples, Facts, Grid
 
 
 def test_the_page_shows_the_whole_chain_found_beside_the_run(chain, tmp_path):
@@ -23,7 +24,11 @@ def test_the_page_shows_the_whole_chain_found_beside_the_run(chain, tmp_path):
     for heading in ("Tokenizer", "Data", "Run", "Model"):
         assert re.search(rf'<h2 id="c\d">{heading} ', page)
     metrics = json.loads((chain / "model/metrics.json").read_text())
-    assert f"{metrics['dev']['accuracy']:.4f} (the model)" in page
+    commonest = metrics["baselines"]["majority"]["dev"]["accuracy"]
+    assert (
+        f"{metrics['dev']['accuracy']:.4f} (the model), {commonest:.4f} (always the commonest)"
+        in page
+    )
     assert page.count("data:image/svg+xml;base64,") >= 4  # loss, two accuracies, rate
     assert page.count("data:image/png;base64,") == 1  # the confusion matrix
 
@@ -116,3 +121,11 @@ def test_a_damaged_model_beside_the_run_is_left_out_and_said(chain, tmp_path, ca
     assert (tmp_path / "r.html").is_file()
     with pytest.raises(BertpreError):
         report(around / "run", tmp_path / "s.html", models=[around / "damaged"])
+
+
+def test_steps_and_epochs_are_whole_numbers_on_the_axis():
+    svg = draw_curves_svg(Curves("loss", "epoch", {"dev": [(1, 9.0), (2, 8.0), (3, 7.0)]})).decode()
+
+    ticks = re.findall(r">([\d.]+)</text>", svg)
+    assert {"1", "2", "3"} <= set(ticks)
+    assert "1.5" not in ticks

@@ -57,3 +57,18 @@ def test_a_long_list_is_cut_and_says_so():
 def test_an_empty_report_is_nothing():
     assert describe("text", {}) == []
     assert describe("text", {"unigrams": None}) == []
+
+
+def test_counts_of_zero_share_a_row():
+    report = {"bad_bytes": 0, "documents": 3, "removed_lines": 0, "seed": 0, "header": False,
+              "smoothing": 0.0}  # fmt: skip
+
+    (facts,) = describe("text", report)
+
+    assert facts.rows == {
+        "documents": "3",
+        "seed": "0",
+        "header": "no",
+        "smoothing": "0",
+        "none of": "bad bytes, removed lines",
+    }

@@ -3,6 +3,7 @@
 import pickle
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -306,6 +307,42 @@ def test_parquet_gives_text_columns_and_skips_what_is_none(tmp_path):
         "no column 'body'; found 'id', 'text', 'meta'"
     )
     assert "row 2: column 'text'" in refused(path, "text", format="parquet").message
+
+
+def test_parquet_writes_numbers_as_people_do_and_joins_lists(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    table = pyarrow.table(
+        {
+            "double": [0.1, 3.0, 1.5e300, None],
+            "single": pyarrow.array([0.1, -2.5, 16.0, float("nan")], pyarrow.float32()),
+            "decimal": [Decimal("1.50"), Decimal("2"), Decimal("0.1"), Decimal("7")],
+            "flag": [True, False, True, False],
+            "names": [["a", "b"], [], ["c"], ["d,e"]],
+            "numbers": [[1, 2], [3], [], [4]],
+        }
+    )
+    parquet.write_table(table, path)
+    skipped: list[CorpusError] = []
+    columns, commas = table.column_names, {"names": ",", 6: ","}
+
+    found = rows(
+        path, *columns[:5], 6, format="parquet", on_bad_row=skipped.append, list_separators=commas
+    )
+
+    assert [row.cells for row in found] == [
+        ("0.1", "0.1", "1.50", "true", "a,b", "1,2"),
+        ("3", "-2.5", "2.00", "false", "", "3"),
+        ("1.5e+300", "16", "0.10", "true", "c", ""),
+    ]
+    assert [error.problem for error in skipped] == ["column 'double': expected text, found null"]
+    message = refused(path, "single", format="parquet").message
+    assert message.endswith("row 4: column 'single': expected text, found nan")
+    message = refused(path, "names", format="parquet", list_separators=commas).message
+    assert message.endswith("row 4: column 'names': 'd,e' holds the separator ','")
+    assert "'names': expected text, found list" in refused(path, "names", format="parquet").message
 
 
 def test_a_damaged_or_missing_parquet_file_is_an_error(tmp_path):

@@ -10,7 +10,11 @@ from bertpre.artefacts import write_manifest
 from bertpre.errors import TokenizerError
 from bertpre.text.pipeline import SPECIAL_TOKENS, Rules
 from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.tokenizer_files import read_vocab, write_tokenizer_folder
+from bertpre.text.tokenizer_files import (
+    read_vocab,
+    state_longest_input,
+    write_tokenizer_folder,
+)
 
 SPECIAL_LINES = "".join(f"{token}\n" for token in SPECIAL_TOKENS)
 CASED = '{"do_lower_case": false}'
@@ -183,3 +187,19 @@ def test_ids_with_a_hole_are_refused(tmp_path):
     backend.save(str(tmp_path / "tokenizer.json"))
 
     assert "tokenizer.json: the ids of 6 entries are not 0 to 5" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_trained_here", "expected"),
+    [(256, False, 256), (1024, False, 512), (None, False, 512), (128, True, 512)],
+)
+def test_the_longest_input_is_what_the_model_has_seen(tmp_path, stated, is_trained_here, expected):
+    path = tmp_path / "tokenizer_config.json"
+    if stated is not None:
+        path.write_text(json.dumps({"model_max_length": stated, "do_lower_case": True}))
+
+    state_longest_input(tmp_path, 512, is_trained_here=is_trained_here)
+
+    found = json.loads(path.read_text())
+    assert found.pop("model_max_length") == expected
+    assert found == ({} if stated is None else {"do_lower_case": True})

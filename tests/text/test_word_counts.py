@@ -90,6 +90,18 @@ def test_runs_over_100_characters_are_counted_in_parts():
     assert words == {",": 2, "a" * 50: 2, "a" * 100: 4, "b" * 100: 2, "c" * 100: 1, "c": 1}
 
 
+def test_a_run_that_is_read_in_parts_is_cut_once():
+    # 50,000 characters are read at once.
+    long = ["acgt" * 30_000, "acgt" * 30_000, "g" * 50_010, "c" * 100_000, "a" * 50_000]
+
+    totals, words = count(["short " + run for run in long])
+
+    assert totals.cut_words == 5
+    assert words == {
+        "short": 5, "acgt" * 25: 2400, "g" * 100: 500, "g" * 10: 1, "c" * 100: 1000, "a" * 100: 500,
+    }  # fmt: skip
+
+
 def test_whole_tokens_are_never_cut():
     rules = Rules(whole=True, lowercase=False, strip_accents=False)
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertpre.artefacts import read_manifest
+from bertpre.artefacts import read_manifest, write_manifest
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.errors import CheckpointError
@@ -97,6 +97,20 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path, name: str, message: s
 
     with pytest.raises(CheckpointError, match=message):
         find_checkpoint(tmp_path / name)
+
+
+def test_of_several_models_one_has_to_be_named(tmp_path: Path) -> None:
+    folder = tmp_path / "folds"
+    folder.mkdir()
+    write_manifest(folder, "model", {"members": ["fold-1", "fold-2"]})
+
+    with pytest.raises(CheckpointError) as caught:
+        find_checkpoint(folder)
+
+    assert str(caught.value) == (
+        f"{folder}: holds 2 models, which only `bertpre predict` takes together — name one of "
+        f"them, such as {folder / 'fold-1'}"
+    )
 
 
 def test_a_checkpoint_without_trainer_state_cannot_be_gone_on_with(

@@ -126,8 +126,23 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
     assert meter.seconds == 70.0
 
 
-def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnonsense\n')
+GOOD = '{"step": 1, "split": "train"}\n'
 
-    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: line 2: not valid JSON"):
+
+@pytest.mark.parametrize("damage", [b"nonsense", b"\0\xff\0", b"3", b'{"step": 2}', b'{"st'])
+def test_a_damaged_last_line_is_passed_over_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
+) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(GOOD.encode() + damage + b"\n")
+
+    assert [row["step"] for row in read_metrics(tmp_path)] == [1]
+    assert f"{tmp_path}/metrics.jsonl: line 2: not a line of metrics (" in caplog.text
+    assert caplog.text.endswith("); this last line is passed over\n")
+
+
+@pytest.mark.parametrize("after", [GOOD, '{"step": 3'])
+def test_a_damaged_line_before_others_is_an_error(tmp_path: Path, after: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f"{GOOD}nonsense\n{after}")
+
+    with pytest.raises(CheckpointError, match=r"line 2: not a line .* — remove this line"):
         read_metrics(tmp_path)

@@ -16,6 +16,7 @@ import yaml
 
 from bertpre.config.load import config_to_dict, parse_config
 from bertpre.config.schema import Config, MakeData
+from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError, TrainingError
 from bertpre.training.metrics import read_metrics
@@ -214,6 +215,18 @@ def test_a_finished_run_is_left_alone(
     assert {p: p.stat().st_mtime_ns for p in unbroken.rglob("*")} == before
 
 
+def test_a_finished_run_without_its_metrics_is_still_finished(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, unbroken: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    (run / "metrics.jsonl").unlink()
+
+    result = pretrain(tiny_data, output=run, config=tiny_config)
+
+    assert (result.step, result.was_finished) == (12, True)
+
+
 def test_other_options_do_not_mix_into_a_run(tiny_data: Path, tiny_config: Config, unbroken: Path):
     other = replace(changed(tiny_config, max_steps=20), seed=5)
     other = replace(other, model=replace(other.model, num_hidden_layers=3))
@@ -292,6 +305,10 @@ def test_a_dry_run_sends_the_summary_and_writes_nothing(
     (summary,) = events
     assert summary["updates"] == "12 of 8 examples (2 forward passes each)"
     assert summary["device"] == "cpu, fp32, 2 threads"
+    # Too few for millions: 96 examples of some thousand tokens.
+    data = PretrainingData(tiny_data)
+    epochs, a_pass = 96 / len(data.records), data.manifest["report"]["tokens_per_epoch"]
+    assert summary["epochs"] == f"{epochs:.2g}, {round(epochs * a_pass):,} tokens"
 
 
 def test_a_corpus_smaller_than_a_batch_trains(
@@ -496,6 +513,7 @@ def test_the_transformers_library_loads_what_training_wrote(
             )
     text = "the old sailor follows a small boat."
     assert tokenizer(text)["input_ids"][1:-1] == data.tokenizer.encode(text).ids.tolist()
+    assert len(tokenizer(text * 20, truncation=True)["input_ids"]) == 48  # as in training
 
 
 @pytest.mark.parametrize("text", [None, "a: 1\n"], ids=["no config.yaml", "another's config.yaml"])

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from bertpre.config.load import parse_config
-from bertpre.config.schema import Config, Schedule
+from bertpre.config.schema import Config, MakeData, Schedule
+from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.training import checkpoint, trial
 from bertpre.training import pretrain as pretrain_module
@@ -113,6 +114,46 @@ def test_early_stopping_ends_with_the_best_weights(
     assert (result.step, result.is_finished) == (8, True)
     best = tmp_path / "run" / "checkpoints" / "step-00000004" / "model.safetensors"
     assert weights(tmp_path / "run") == best.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("every", "patience", "advice"),
+    # Of 12 steps: evaluations at 4, 8 and 12, of which the second without a gain is the last; at
+    # 3, 6, 9 and 12, where it is 9.
+    [
+        (4, 2, "run of 3 before its last step; set pretrain.eval_every_steps, now 4 of 12, to 3"),
+        (3, 2, None),
+        (50, 1, "run of 1 before its last step; set pretrain.eval_every_steps, now 50 of 12, to 5"),
+    ],
+)
+def test_early_stopping_that_cannot_act_is_a_warning(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, caplog: pytest.LogCaptureFixture,
+    every: int, patience: int, advice: str | None,
+) -> None:  # fmt: skip
+    config = changed(tiny_config, eval_every_steps=every, early_stopping_evals=patience)
+
+    pretrain(tiny_data, output=tmp_path / "run", config=config, dry_run=True)
+
+    said = [record.getMessage() for record in caplog.records if "early" in record.getMessage()]
+    assert len(said) == (advice is not None)
+    assert advice is None or said[0].endswith(f"{advice} or less")
+
+
+def test_early_stopping_without_held_out_data_is_a_warning(
+    tmp_path: Path,
+    tiny_corpus: Path,
+    tiny_tokenizer: Path,
+    tiny_config: Config,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = MakeData(max_seq_length=48, eval_fraction=0.0, workers=1)
+    make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "data", config=options)
+    config = changed(tiny_config, early_stopping_evals=1)
+
+    pretrain(tmp_path / "data", output=tmp_path / "run", config=config, dry_run=True)
+
+    assert "early_stopping_evals: nothing is held out, so the run goes to its last" in caplog.text
+    assert "make_data.eval_fraction above 0" in caplog.text
 
 
 def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
