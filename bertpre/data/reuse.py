@@ -24,7 +24,6 @@ from bertpre.artefacts import (
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.export import export_jsonl
 from bertpre.data.make_data import (
     check_export,
     check_options,
@@ -32,6 +31,7 @@ from bertpre.data.make_data import (
     input_state,
     make_folder,
     stored_options,
+    write_export,
 )
 from bertpre.data.report import DataReport
 from bertpre.data.tokenizing import Part, tokenize_corpus
@@ -256,7 +256,7 @@ def _make_from(
 ) -> DataReport:
     config = _with_text_of(source, config or MakeData())
     check_options(config)
-    export = check_export(export_jsonl_to, source.folders, overwrite=overwrite)
+    export = check_export(export_jsonl_to, source.folders, Path(output), overwrite=overwrite)
     if Path(output).resolve() in [folder.resolve() for folder in source.folders]:
         raise ConfigError(
             f"{output}: is the folder that the tokens are taken from", "choose another --output"
@@ -269,7 +269,7 @@ def _make_from(
         tokenizer = Tokenizer.load(work / "tokenizer")
         report = finish_data(work, config, tokenizer=tokenizer, corpus=source.corpus, seed=seed)
     if export is not None:
-        export_jsonl(PretrainingData(output), export)
+        write_export(Path(output), export)
     return report
 
 
@@ -323,4 +323,6 @@ def _link_files(source: Path, target: Path) -> None:
         try:
             os.link(path, there)
         except OSError:  # another disk, or a file system without links
-            shutil.copyfile(path, there)
+            # Not shutil.copyfile, which blames the file that it reads when the disk is full.
+            with path.open("rb") as original, there.open("wb") as copy:
+                shutil.copyfileobj(original, copy)

@@ -1,5 +1,6 @@
 """Another index over tokens that exist, and parts that were tokenised apart."""
 
+import errno
 import os
 import shutil
 from dataclasses import replace
@@ -129,6 +130,27 @@ def test_without_links_the_tokens_are_copied(
     index_tokens(tiny_data, output=tmp_path / "data", config=CONFIG)
 
     assert files(tmp_path / "data") == files(tiny_data)
+
+
+def test_a_disk_that_fills_while_tokens_are_copied_is_not_the_fault_of_their_folder(
+    tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shutil, "copyfileobj", fill)
+
+    with pytest.raises(ConfigError) as error:
+        index_tokens(tiny_data, output=tmp_path / "more", config=CONFIG)
+
+    assert (
+        error.value.message == f"{tmp_path / 'more'}: cannot be written (No space left on device)"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_text_was_read_as_the_tokens_say(tmp_path: Path, tiny_data: Path) -> None:
