@@ -154,13 +154,18 @@ def finish_data(
         },
     )
     if report.truncated_share > _TRUNCATED_SHARE_WARNED:
+        is_table = config.text.pair_column is not None
         log.warning(
-            "%.0f %% of the text is cut off in each pass, as its sentences are long for pairs "
-            "of %d tokens: %.0f on average; split them, raise --max-seq-length, or use "
-            "--objective mlm, which cuts nothing off",
+            "%.0f %% of the text is cut off in each pass, as its %s are long for pairs of %d "
+            "tokens: %.0f on average; %s",
             100 * report.truncated_share,
+            "rows" if is_table else "sentences",
             config.max_seq_length,
-            store.num_tokens / store.num_sentences,
+            store.num_tokens / (store.num_documents if is_table else store.num_sentences),
+            "raise --max-seq-length"
+            if is_table
+            else "split them, raise --max-seq-length, or use --objective mlm, which cuts nothing "
+            "off",
         )
     manifest = {
         "index": index.name,

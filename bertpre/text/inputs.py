@@ -110,7 +110,12 @@ def _find_in_folder(
         for path in paths
         if path.name == MANIFEST and not _is_hidden(path, folder) and is_artefact(path.parent)
     }
-    own.discard(folder)  # named itself, so it is meant
+    if folder in own:
+        raise CorpusError(
+            f"{folder}: is a folder that bertpre made, not text",
+            "name the text; parts of a corpus go with --merge, a data folder with --tokens; of "
+            "files in it that are meant, name each",
+        )
     outermost = [path for path in sorted(own) if own.isdisjoint(path.parents)]
     for path in paths:
         if path.is_symlink() and not path.is_file() and not is_quiet:

@@ -569,6 +569,21 @@ def test_t24_rows_of_a_table_of_pairs_become_examples_as_they_are(
     assert report.truncated_share == 0
 
 
+def test_long_rows_of_a_table_of_pairs_are_not_sent_to_the_objective_that_they_have(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = tmp_path / "pairs.tsv"
+    table.write_text("a\tb\n" + "the the the the the\tthe the the the the\n" * 3)
+
+    make(table, objective="mlm", eval_fraction=0, max_seq_length=8,
+         text=TextOptions(text_column="a", pair_column="b"))  # fmt: skip
+
+    assert (
+        "50 % of the text is cut off in each pass, as its rows are long for pairs of 8 tokens: "
+        "10 on average; raise --max-seq-length"
+    ) in caplog.messages
+
+
 def test_pairs_of_a_table_have_no_next_sentence(make: Make, tmp_path: Path) -> None:
     table = tmp_path / "pairs.tsv"
     table.write_text("text\tb\nthe cat\tthe moon\n", encoding="utf-8")

@@ -437,7 +437,9 @@ def test_what_was_made_beside_the_text_is_no_text(tmp_path, caplog):
     assert sentences(tmp_path) == before
     assert "passed over folders that bertpre made: 2, such as" in caplog.text
     assert f"{tmp_path / 'made' / 'data'}\n" in caplog.text
-    # Named itself, it is meant.
+    # Named itself, a folder is a slip, such as a forgotten --merge, but a file is meant.
+    with pytest.raises(CorpusError, match=r"tokenizer: is a folder that bertpre made, not text"):
+        sentences(tmp_path / "tokenizer")
     vocabulary = (tmp_path / "tokenizer" / "vocab.txt").read_text().split()
     assert sentences(tmp_path / "tokenizer" / "vocab.txt") == [tuple(vocabulary)]
 
