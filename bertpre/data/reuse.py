@@ -226,6 +226,7 @@ def index_tokens(
     """
     data = PretrainingData(tokens)
     options = data.index_manifest["options"]
+    _warn_of_another_split(data, config or MakeData(), seed)
     source = _Source(
         folders=[data.folder],
         corpus=_read_corpus(data.manifest["report"]["corpus"]),
@@ -234,6 +235,21 @@ def index_tokens(
         fingerprints=[data.manifest["fingerprint"]],
     )
     return _make_from(source, output, config, seed, overwrite, export_jsonl_to)
+
+
+def _warn_of_another_split(data: PretrainingData, config: MakeData, seed: int) -> None:
+    """Say that a model trained on both folders sees in one what is held out in the other."""
+    then = {"seed": data.seed, "eval_fraction": data.index_manifest["options"]["eval_fraction"]}
+    now = {"seed": seed, "eval_fraction": config.eval_fraction}
+    differing = [f"{name} {then[name]:g} there, {now[name]:g} here" for name in then
+                 if then[name] != now[name]]  # fmt: skip
+    if differing:
+        log.warning(
+            "other documents are held out than in %s (%s), so do not train on one folder and "
+            "measure on the other, or go on from a run on one with the other",
+            data.folder,
+            "; ".join(differing),
+        )
 
 
 _DIFFERENCES = {

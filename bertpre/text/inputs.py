@@ -113,8 +113,7 @@ def _find_in_folder(
     if folder in own:
         raise CorpusError(
             f"{folder}: is a folder that bertpre made, not text",
-            "name the text; parts of a corpus go with --merge, a data folder with --tokens; of "
-            "files in it that are meant, name each",
+            "name the text; for parts of a corpus pass --merge, for a data folder --tokens",
         )
     outermost = [path for path in sorted(own) if own.isdisjoint(path.parents)]
     for path in paths:

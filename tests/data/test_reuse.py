@@ -96,6 +96,24 @@ def test_the_same_documents_are_held_out_by_another_index(tmp_path: Path, tiny_d
     assert first.unigrams.tolist() == second.unigrams.tolist()
 
 
+def test_another_split_over_the_same_tokens_is_a_warning(
+    tmp_path: Path, tiny_data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = read_manifest(tiny_data / "index-mlm-nsp-48", "index")
+    seed, fraction = manifest["seed"], manifest["options"]["eval_fraction"]
+    config = replace(CONFIG, eval_fraction=fraction)
+
+    index_tokens(tiny_data, output=tmp_path / "same", config=config, seed=seed)
+    assert "held out" not in caplog.text
+
+    index_tokens(tiny_data, output=tmp_path / "other", config=config, seed=seed + 1)
+    assert f"than in {tiny_data} (seed {seed} there, {seed + 1} here), so do not" in caplog.text
+
+    caplog.clear()
+    index_tokens(tiny_data, output=tmp_path / "more", config=replace(config, eval_fraction=0.25))
+    assert f"(eval_fraction {fraction:g} there, 0.25 here), so do not" in caplog.text
+
+
 def test_a_folder_stays_whole_when_that_of_its_tokens_is_deleted(
     tmp_path: Path, tiny_data: Path
 ) -> None:
