@@ -183,3 +183,12 @@ def test_ids_with_a_hole_are_refused(tmp_path):
     backend.save(str(tmp_path / "tokenizer.json"))
 
     assert "tokenizer.json: the ids of 6 entries are not 0 to 5" in refusal(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_a_fault_of_the_system_that_is_reported_as_one(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").symlink_to("/dev/full")
+    rules = Rules(whole=False, lowercase=False, strip_accents=False)
+
+    with pytest.raises(OSError, match="No space left on device"):
+        write_tokenizer_folder(tmp_path, [*SPECIAL_TOKENS, "a"], rules)
