@@ -119,6 +119,15 @@ def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
     return dict(manifest)
 
 
+def is_artefact(folder: Path) -> bool:
+    """Tell a folder that bertpre finished from one that only has some manifest.json."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and {"bertpre", "kind", "fingerprint"} <= manifest.keys()
+
+
 def check_files(folder: Path, manifest: Mapping[str, Any], *, content: bool) -> None:
     """Compare the files of an artefact with what its manifest says of them.
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from annotated_types import Le
+from annotated_types import Lt
 from pydantic import AllowInfNan, Field, Strict
 from pydantic.dataclasses import dataclass
 
@@ -10,8 +10,9 @@ from pydantic.dataclasses import dataclass
 section: Any = dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 
 # Strict, or pydantic would take True for 1 and "8" for 8.
-# Beyond 32 bits is a slip, and more than what libraries take.
-Int = Annotated[int, Strict(), Le(2**31 - 1)]
+# Beyond 32 bits is a slip, and more than what libraries take. Not Le: a field's own "le" would be
+# dropped without a word beside it.
+Int = Annotated[int, Strict(), Lt(2**31)]
 Float = Annotated[float, Strict(), AllowInfNan(False)]
 Bool = Annotated[bool, Strict()]
 

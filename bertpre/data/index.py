@@ -1,7 +1,7 @@
 """The index of a data folder: the examples of each pass, and the held-out ones."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,10 +91,10 @@ def write_training_index(
     """
     ends, total, unused = [], 0, 0
     path = index / "examples.bin"
+    draw = _way_to_draw(training, config, balance_key=derive(seed, "balance"))
     with path.open("wb") as file:
         for number in range(passes):
-            key = derive(seed, "pairs", number)
-            for drawn in _draw(training, config, key=key, balance_key=derive(seed, "balance")):
+            for drawn in draw(derive(seed, "pairs", number)):
                 file.write(drawn.records.tobytes())
                 total += len(drawn.records)
                 unused += drawn.unused
@@ -107,7 +107,8 @@ def write_training_index(
         )
     if config.balance_nsp and config.objective == "mlm-nsp":
         share = float(map_records(path)["label"].mean())
-        if abs(share - 0.5) > _BALANCE_MISSED:
+        # Beyond what chance does to so few pairs.
+        if share - 0.5 > max(_BALANCE_MISSED, 1 / np.sqrt(total)):
             log.warning(
                 "%.0f %% of the pairs are random, though --balance-nsp asks for half: too many "
                 "documents end with a sentence that nothing follows",
@@ -131,9 +132,9 @@ def write_held_out_index(
     else:
         # On disk first, as there may be many more than are kept.
         path = index / "held-out.bin"
+        draw = _way_to_draw(held_out, config, balance_key=derive(seed, "held-out balance"))
         with path.open("wb") as file:
-            key, balance_key = derive(seed, "held-out pairs"), derive(seed, "held-out balance")
-            for drawn in _draw(held_out, config, key=key, balance_key=balance_key):
+            for drawn in draw(derive(seed, "held-out pairs")):
                 file.write(drawn.records.tobytes())
         records = map_records(path)
         kept = np.arange(len(records))
@@ -165,16 +166,18 @@ def count_ids(
     return everything, training
 
 
-def _draw(
-    documents: SplitDocuments, config: MakeData, *, key: int, balance_key: int
-) -> Iterator[Drawn]:
+def _way_to_draw(
+    documents: SplitDocuments, config: MakeData, *, balance_key: int
+) -> Callable[[int], Iterator[Drawn]]:
+    """Return what draws the examples of a pass from a key."""
+    length = config.max_seq_length
     if config.text.pair_column is not None:
-        return take_pairs(documents, max_seq_length=config.max_seq_length)
+        return lambda _: take_pairs(documents, max_seq_length=length)
     if config.objective == "mlm":
-        return pack_sentences(documents, max_seq_length=config.max_seq_length)
-    rules = PairRules(max_seq_length=config.max_seq_length, short_seq_prob=config.short_seq_prob)
+        return lambda _: pack_sentences(documents, max_seq_length=length)
+    rules = PairRules(max_seq_length=length, short_seq_prob=config.short_seq_prob)
     if config.objective == "mlm-sop":
-        return draw_order_pairs(documents, rules, key=key)
+        return lambda key: draw_order_pairs(documents, rules, key=key)
     if config.balance_nsp:
         rules = balance(documents, rules, key=balance_key)
-    return draw_next_pairs(documents, rules, key=key)
+    return lambda key: draw_next_pairs(documents, rules, key=key)

@@ -74,7 +74,7 @@ def make_data(
     config = config or MakeData()
     check_options(config)
     loaded = Tokenizer.load(tokenizer)
-    export = check_export(export_jsonl_to, inputs, overwrite=overwrite)
+    export = check_export(export_jsonl_to, inputs, Path(output), overwrite=overwrite)
     identity = fingerprint(
         [stored_options(config), seed, loaded.fingerprint, input_state(inputs, config)]
     )
@@ -94,7 +94,7 @@ def make_data(
         )
         report = finish_data(work, config, tokenizer=loaded, corpus=corpus, seed=seed)
     if export is not None:
-        export_jsonl(PretrainingData(output), export)
+        write_export(Path(output), export)
     return report
 
 
@@ -154,13 +154,18 @@ def finish_data(
         },
     )
     if report.truncated_share > _TRUNCATED_SHARE_WARNED:
+        is_table = config.text.pair_column is not None
         log.warning(
-            "%.0f %% of the text is cut off in each pass, as its sentences are long for pairs "
-            "of %d tokens: %.0f on average; split them, raise --max-seq-length, or use "
-            "--objective mlm, which cuts nothing off",
+            "%.0f %% of the text is cut off in each pass, as its %s are long for pairs of %d "
+            "tokens: %.0f on average; %s",
             100 * report.truncated_share,
+            "rows" if is_table else "sentences",
             config.max_seq_length,
-            store.num_tokens / store.num_sentences,
+            store.num_tokens / (store.num_documents if is_table else store.num_sentences),
+            "raise --max-seq-length"
+            if is_table
+            else "split them, raise --max-seq-length, or use --objective mlm, which cuts nothing "
+            "off",
         )
     manifest = {
         "index": index.name,
@@ -203,9 +208,9 @@ def check_options(config: MakeData) -> None:
 
 
 def check_export(
-    given: str | Path | None, inputs: Sequence[str | Path], *, overwrite: bool
+    given: str | Path | None, inputs: Sequence[str | Path], output: Path, *, overwrite: bool
 ) -> Path | None:
-    """Refuse a file that cannot be written, or that is part of the input, before any work.
+    """Refuse a file that cannot be written, or that is part of the input or the output.
 
     Raises:
         ConfigError: it is.
@@ -213,6 +218,11 @@ def check_export(
     if given is None:
         return None
     export = Path(given)
+    if output.resolve() in (export.resolve(), *export.resolve().parents):
+        raise ConfigError(
+            f"{export}: is in the data folder to be made, whose files are listed in its manifest",
+            "choose another file",
+        )
     if export.exists() and not overwrite:
         raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
     if not export.parent.is_dir():
@@ -226,6 +236,22 @@ def check_export(
             "choose another file",
         )
     return export
+
+
+def write_export(folder: Path, export: Path) -> None:
+    """Write the examples of a data folder that is finished by now.
+
+    Raises:
+        ConfigError: there is no room; the folder stays.
+    """
+    try:
+        export_jsonl(PretrainingData(folder), export)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error.message}; {folder} is finished without it",
+            f"make room, then run the same command with --overwrite; --tokens {folder} and another "
+            "--output, in place of the text, tokenise nothing again",
+        ) from error
 
 
 def make_folder(path: Path) -> Path:

@@ -27,6 +27,7 @@ from bertpre.data.records import (
 # What a random number of a chunk decides.
 _A_END, _LABEL, _OTHER, _B_START, _A_FRONT, _B_FRONT = range(6)
 _SAMPLED_DOCUMENTS = 4096
+_FEWEST_SAMPLED_PAIRS, _MOST_SAMPLED_PASSES = 1000, 200
 _BISECTIONS = 8
 
 
@@ -155,18 +156,23 @@ def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRul
     """
     places = np.linspace(0, len(documents) - 1, min(len(documents), _SAMPLED_DOCUMENTS))
     sample = _Sample(documents, np.unique(places.astype(np.int64)))
+
+    def labels(share: float, key: int) -> Array:
+        tried = replace(rules, reaches_on=True, random_share=share)
+        drawn = draw_next_pairs(sample, tried, key=key)
+        return np.concatenate([block.records["label"] for block in drawn])
+
+    # Few pairs say little of a share: they are drawn again and again then.
+    again = min(_MOST_SAMPLED_PASSES, _FEWEST_SAMPLED_PAIRS // len(labels(0.5, key)))
+    keys = [key, *(derive(key, "again", i) for i in range(again))]
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         share = (low + high) / 2
-        rules = replace(rules, reaches_on=True, random_share=share)
-        labels = np.concatenate(
-            [drawn.records["label"] for drawn in draw_next_pairs(sample, rules, key=key)]
-        )
-        if labels.mean() > 0.5:
+        if np.concatenate([labels(share, key) for key in keys]).mean() > 0.5:
             high = share
         else:
             low = share
-    return rules
+    return replace(rules, reaches_on=True, random_share=share)
 
 
 def take_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:

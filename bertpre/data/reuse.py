@@ -24,7 +24,6 @@ from bertpre.artefacts import (
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.export import export_jsonl
 from bertpre.data.make_data import (
     check_export,
     check_options,
@@ -32,6 +31,7 @@ from bertpre.data.make_data import (
     input_state,
     make_folder,
     stored_options,
+    write_export,
 )
 from bertpre.data.report import DataReport
 from bertpre.data.tokenizing import Part, tokenize_corpus
@@ -232,6 +232,7 @@ def index_tokens(
     """
     data = PretrainingData(tokens)
     options = data.index_manifest["options"]
+    _warn_of_another_split(data, config or MakeData(), seed)
     source = _Source(
         folders=[data.folder],
         corpus=_read_corpus(data.manifest["report"]["corpus"]),
@@ -240,6 +241,21 @@ def index_tokens(
         fingerprints=[data.manifest["fingerprint"]],
     )
     return _make_from(source, output, config, seed, overwrite, export_jsonl_to)
+
+
+def _warn_of_another_split(data: PretrainingData, config: MakeData, seed: int) -> None:
+    """Say that a model trained on both folders sees in one what is held out in the other."""
+    then = {"seed": data.seed, "eval_fraction": data.index_manifest["options"]["eval_fraction"]}
+    now = {"seed": seed, "eval_fraction": config.eval_fraction}
+    differing = [f"{name} {then[name]:g} there, {now[name]:g} here" for name in then
+                 if then[name] != now[name]]  # fmt: skip
+    if differing:
+        log.warning(
+            "other documents are held out than in %s (%s), so do not train on one folder and "
+            "measure on the other, or go on from a run on one with the other",
+            data.folder,
+            "; ".join(differing),
+        )
 
 
 _PART_FACTS = {
@@ -266,7 +282,7 @@ def _make_from(
 ) -> DataReport:
     config = _with_text_of(source, config or MakeData())
     check_options(config)
-    export = check_export(export_jsonl_to, source.folders, overwrite=overwrite)
+    export = check_export(export_jsonl_to, source.folders, Path(output), overwrite=overwrite)
     if Path(output).resolve() in [folder.resolve() for folder in source.folders]:
         raise ConfigError(
             f"{output}: is the folder that the tokens are taken from", "choose another --output"
@@ -279,7 +295,7 @@ def _make_from(
         tokenizer = Tokenizer.load(work / "tokenizer")
         report = finish_data(work, config, tokenizer=tokenizer, corpus=source.corpus, seed=seed)
     if export is not None:
-        export_jsonl(PretrainingData(output), export)
+        write_export(Path(output), export)
     return report
 
 
@@ -340,4 +356,6 @@ def _link_files(source: Path, target: Path) -> None:
         try:
             os.link(path, there)
         except OSError:  # another disk, or a file system without links
-            shutil.copyfile(path, there)
+            # Not shutil.copyfile, which blames the file that it reads when the disk is full.
+            with path.open("rb") as original, there.open("wb") as copy:
+                shutil.copyfileobj(original, copy)

@@ -12,6 +12,7 @@ from bertpre.data.tokens import TokenStore
 from bertpre.text.tokenizer import Tokenizer
 
 _MASKS_SAMPLED = 1000  # examples
+_MOST_SHOWN = 512  # tokens of an example
 LABEL_NAMES = {"mlm-nsp": ("is next", "random"), "mlm-sop": ("in order", "swapped")}
 
 
@@ -51,11 +52,16 @@ class DecodedExample:
     label: str | None
 
     def __str__(self) -> str:
-        """The example in one line; a predicted token is shown as ``{seen→was}``."""
+        """The example in one line; a predicted token is shown as ``{seen→was}``.
+
+        Of one that is longer than people read, only the first tokens are shown.
+        """
         shown = [
             f"{{{token}→{self.predicted[place]}}}" if place in self.predicted else token
-            for place, token in enumerate(self.tokens)
+            for place, token in enumerate(self.tokens[:_MOST_SHOWN])
         ]
+        if left := len(self.tokens) - len(shown):
+            shown.append(f"… and {left:,} more")
         return " ".join(shown) if self.label is None else f"{self.label}: {' '.join(shown)}"
 
 

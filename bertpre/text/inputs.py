@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from bertpre.artefacts import MANIFEST, is_artefact
 from bertpre.errors import CorpusError
 from bertpre.text.files import STDIN
 from bertpre.text.tables import FileFormat, format_by_name, is_json_by_name
@@ -39,8 +40,8 @@ def find_files(
     """Find the files that inputs name, in the order of the inputs.
 
     Args:
-        inputs: files; folders, read recursively in sorted order; patterns such as
-            ``part-*.txt``, in sorted order; or "-", standard input.
+        inputs: files; folders, read recursively in sorted order, without what bertpre made there;
+            patterns such as ``part-*.txt``, in sorted order; or "-", standard input.
         format: the form of all files; auto goes by their names, and is txt where they do not tell.
         is_quiet: do not warn, as for files that were looked for before.
 
@@ -102,21 +103,41 @@ def _find_in_folder(
     folder: Path, format: Literal["auto"] | FileFormat, *, is_quiet: bool
 ) -> list[InputFile]:
     found, passed_over, hidden = [], [], []
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
+    paths = sorted(folder.rglob("*"))
+    # A tokenizer made beside the text has a vocab.txt, which is none of the text.
+    own = {
+        path.parent
+        for path in paths
+        if path.name == MANIFEST and not _is_hidden(path, folder) and is_artefact(path.parent)
+    }
+    if folder in own:
+        raise CorpusError(
+            f"{folder}: is a folder that bertpre made, not text",
+            "name the text; for parts of a corpus pass --merge, for a data folder --tokens",
+        )
+    outermost = [path for path in sorted(own) if own.isdisjoint(path.parents)]
+    for path in paths:
         if path.is_symlink() and not path.is_file() and not is_quiet:
             # Not followed, since a link may lead back to where it stands.
             log.warning("%s: passed over, a link to a folder or to nothing; name it itself", path)
-        if not path.is_file():
+        if not path.is_file() or not own.isdisjoint(path.parents):
             continue
-        if any(part.startswith(".") for part in parts):
-            if format_by_name(path) is not None:
+        if _is_hidden(path, folder):
+            is_unfinished = any(p.startswith(".") and p.endswith(".partial") for p in path.parts)
+            if format_by_name(path) is not None and not is_unfinished:
                 hidden.append(path)
             continue
         if format == "auto" and format_by_name(path) is None:
             passed_over.append(path)
         else:
             found.append(_as_file(path, format))
+    if outermost and not is_quiet:
+        log.warning(
+            "%s: passed over folders that bertpre made: %d, such as %s",
+            folder,
+            len(outermost),
+            outermost[0],
+        )
     if hidden and not is_quiet:
         log.warning("%s: passed over hidden files: %d, such as %s", folder, len(hidden), hidden[0])
     if passed_over and not is_quiet:
@@ -133,3 +154,7 @@ def _find_in_folder(
             "state the --format, so that every file is read",
         )
     return found
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)

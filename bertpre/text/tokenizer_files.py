@@ -51,7 +51,8 @@ def write_tokenizer_folder(folder: Path, tokens: Sequence[str], rules: Rules) ->
     """Write a finished vocabulary as files that `read_tokenizer_folder` and AutoTokenizer load."""
     text = "".join(f"{token}\n" for token in tokens)
     (folder / VOCAB).write_text(text, encoding="utf-8", newline="\n")
-    make_backend(tokens, rules).save(str(folder / BACKEND))
+    # Not its own save(), whose exception when the disk is full is of no kind.
+    (folder / BACKEND).write_text(make_backend(tokens, rules).to_str(pretty=True), encoding="utf-8")
     # tokenizer.json has no place for k-mers that overlap, so every later stage reads this.
     kmer = {} if rules.kmer is None else {_KMER: rules.kmer._asdict()}
     write_json(

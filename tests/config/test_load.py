@@ -168,6 +168,25 @@ def test_a_value_of_the_wrong_type_is_refused(item, complaint):
     assert ", found " in text
 
 
+@pytest.mark.parametrize(
+    ("option", "most"),
+    [
+        ("make_data.max_seq_length", 32_768),
+        ("make_data.dupe_factor", 10_000),
+        ("make_data.span_max_words", 100),
+        ("model.hidden_size", 65_536),
+        ("pretrain.global_batch_size", 10_000_000),
+        ("finetune.seeds", 100),
+    ],
+)
+def test_a_number_above_the_most_that_its_option_takes_is_refused(option, most):
+    load_config(sets=[f"{option}={most}"])
+
+    assert message(sets=[f"{option}={most + 1}"]) == (
+        f"{option}: input should be less than or equal to {most}, found {most + 1}"
+    )
+
+
 def test_an_option_in_place_of_a_section_is_refused(write):
     path = write("pretrain: 3\n")
 

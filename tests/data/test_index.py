@@ -166,6 +166,17 @@ def test_balance_that_cannot_be_reached_is_said(
     assert "% of the pairs are random, though --balance-nsp asks for half: too many" in caplog.text
 
 
+def test_what_chance_does_to_few_pairs_is_not_taken_for_a_fault_of_the_text(
+    tmp_path: Path, whole: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for passes in range(1, 6):
+        documents = [["w1", "w2"], ["w3", "w4"]]
+        report, _ = run(tmp_path, whole, documents, balance_nsp=True, dupe_factor=passes)
+        assert report.training_examples <= 4 * passes
+
+    assert "of the pairs are random" not in caplog.text
+
+
 def test_the_report_has_masks_as_they_are_drawn(
     tmp_path: Path, tiny_documents: list[list[str]], tiny_tokenizer: Path
 ) -> None:

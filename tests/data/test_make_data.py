@@ -1,5 +1,6 @@
+import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +9,12 @@ import pytest
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
-from bertpre.data import tokenizing
+from bertpre.data import export, tokenizing
 from bertpre.data.dataset import PretrainingData, assemble
 from bertpre.data.make_data import make_data
 from bertpre.data.records import RANDOM_NEXT
 from bertpre.data.report import DataReport
-from bertpre.data.samples import decode_examples
+from bertpre.data.samples import DecodedExample, decode_examples
 from bertpre.errors import BertpreError, ConfigError, CorpusError, TokenizerError
 from bertpre.text.tokenizer import Tokenizer
 
@@ -363,6 +364,14 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path, tiny_corpus: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
+def test_of_a_very_long_example_only_the_first_tokens_are_shown() -> None:
+    example = DecodedExample(
+        tokens=("a",) * 600, token_type_ids=(0,) * 600, predicted={1: "b", 590: "c"}, label=None
+    )
+
+    assert str(example) == "a {a→b} " + "a " * 510 + "… and 88 more"
+
+
 def test_an_export_that_exists_is_refused(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
 ) -> None:
@@ -483,6 +492,42 @@ def test_an_export_never_replaces_the_input(
     assert corpus.read_bytes() == tiny_corpus.read_bytes()
 
 
+@pytest.mark.parametrize("name", ["data", "data/examples.jsonl"])
+def test_an_export_into_the_output_is_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}: is in the data folder to be made"):
+        make_data(
+            [tiny_corpus],
+            tokenizer=tiny_tokenizer,
+            output=tmp_path / "data",
+            export_jsonl_to=tmp_path / name,
+        )
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_without_room_says_that_the_data_folder_is_finished(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object) -> Iterator[dict[str, object]]:
+        yield {"tokens": []}
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(export, "_rows", fill)
+    data, examples = tmp_path / "data", tmp_path / "examples.jsonl"
+
+    with pytest.raises(ConfigError) as error:
+        make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=data, export_jsonl_to=examples)
+
+    assert error.value.message == (
+        f"{examples}: cannot be written (No space left on device); {data} is finished without it"
+    )
+    assert f"--overwrite; --tokens {data} and another --output" in str(error.value.hint)
+    assert list(tmp_path.iterdir()) == [data]
+    assert len(PretrainingData(data).records) > 0
+
+
 def test_an_export_without_a_folder_is_refused_before_the_work(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
 ) -> None:
@@ -522,6 +567,21 @@ def test_t24_rows_of_a_table_of_pairs_become_examples_as_they_are(
     assert found.token_type_ids.tolist() == segments
     assert (report.training_examples, report.random_next_share) == (3, None)
     assert report.truncated_share == 0
+
+
+def test_long_rows_of_a_table_of_pairs_are_not_sent_to_the_objective_that_they_have(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = tmp_path / "pairs.tsv"
+    table.write_text("a\tb\n" + "the the the the the\tthe the the the the\n" * 3)
+
+    make(table, objective="mlm", eval_fraction=0, max_seq_length=8,
+         text=TextOptions(text_column="a", pair_column="b"))  # fmt: skip
+
+    assert (
+        "50 % of the text is cut off in each pass, as its rows are long for pairs of 8 tokens: "
+        "10 on average; raise --max-seq-length"
+    ) in caplog.messages
 
 
 def test_pairs_of_a_table_have_no_next_sentence(make: Make, tmp_path: Path) -> None:

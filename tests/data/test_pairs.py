@@ -405,6 +405,17 @@ def test_balanced_pairs_are_random_half_of_the_time(
     assert balanced == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.parametrize("key", range(5))
+def test_a_few_small_documents_are_balanced_too(key: int) -> None:
+    # Of two sentences that fit, a random B (share p) leaves the second to a random B as well:
+    # 2p random pairs of 1 + p, which is half at a third.
+    documents = split_of([[3, 4], [5, 3], [4, 4]])
+
+    balanced = balance(documents, PairRules(max_seq_length=64, short_seq_prob=0.0), key=key)
+
+    assert balanced.random_share == pytest.approx(1 / 3, abs=0.05)
+
+
 def test_true_pairs_that_balance_adds_follow_in_the_text() -> None:
     documents = split_of([[100, 90, 80]] * 50)
     rules = PairRules(max_seq_length=64, short_seq_prob=0.0, random_share=0.0, reaches_on=True)

@@ -1,5 +1,6 @@
 """Another index over tokens that exist, and parts that were tokenised apart."""
 
+import errno
 import os
 import shutil
 from dataclasses import replace
@@ -95,6 +96,24 @@ def test_the_same_documents_are_held_out_by_another_index(tmp_path: Path, tiny_d
     assert first.unigrams.tolist() == second.unigrams.tolist()
 
 
+def test_another_split_over_the_same_tokens_is_a_warning(
+    tmp_path: Path, tiny_data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = read_manifest(tiny_data / "index-mlm-nsp-48", "index")
+    seed, fraction = manifest["seed"], manifest["options"]["eval_fraction"]
+    config = replace(CONFIG, eval_fraction=fraction)
+
+    index_tokens(tiny_data, output=tmp_path / "same", config=config, seed=seed)
+    assert "held out" not in caplog.text
+
+    index_tokens(tiny_data, output=tmp_path / "other", config=config, seed=seed + 1)
+    assert f"than in {tiny_data} (seed {seed} there, {seed + 1} here), so do not" in caplog.text
+
+    caplog.clear()
+    index_tokens(tiny_data, output=tmp_path / "more", config=replace(config, eval_fraction=0.25))
+    assert f"(eval_fraction {fraction:g} there, 0.25 here), so do not" in caplog.text
+
+
 def test_a_folder_stays_whole_when_that_of_its_tokens_is_deleted(
     tmp_path: Path, tiny_data: Path
 ) -> None:
@@ -129,6 +148,27 @@ def test_without_links_the_tokens_are_copied(
     index_tokens(tiny_data, output=tmp_path / "data", config=CONFIG)
 
     assert files(tmp_path / "data") == files(tiny_data)
+
+
+def test_a_disk_that_fills_while_tokens_are_copied_is_not_the_fault_of_their_folder(
+    tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shutil, "copyfileobj", fill)
+
+    with pytest.raises(ConfigError) as error:
+        index_tokens(tiny_data, output=tmp_path / "more", config=CONFIG)
+
+    assert (
+        error.value.message == f"{tmp_path / 'more'}: cannot be written (No space left on device)"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_text_was_read_as_the_tokens_say(tmp_path: Path, tiny_data: Path) -> None:

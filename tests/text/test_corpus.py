@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bertpre.config.schema import TextOptions
+from bertpre.config.schema import BuildVocab, MakeData, TextOptions
 from bertpre.config.token_mode import Kmer
+from bertpre.data.make_data import make_data
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.text.corpus import Document, read_documents, read_records
 from bertpre.text.corpus_report import CorpusReport
+from bertpre.text.vocabulary import build_vocab
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -415,6 +417,31 @@ def test_hidden_files_are_passed_over_and_said(tmp_path, caplog):
 
     assert sentences(tmp_path) == [("one",)]
     assert "passed over hidden files: 1, such as" in caplog.text
+
+
+def test_what_was_made_beside_the_text_is_no_text(tmp_path, caplog):
+    text = "the cat sat\nthe dog ran\n\nthe fox hid\nthe cow ate\n\nthe hen lay\nthe ant dug\n"
+    write(tmp_path / "a.txt", text)
+    write(tmp_path / "notes" / "manifest.json", '{"kind": "another program\'s"}')
+    write(tmp_path / "notes" / "b.txt", "more\n")
+    before = sentences(tmp_path)
+    build_vocab([tmp_path], tmp_path / "tokenizer", BuildVocab())
+    caplog.clear()
+    make_data([tmp_path], tokenizer=tmp_path / "tokenizer", output=tmp_path / "made" / "data",
+              config=MakeData(objective="mlm"))  # fmt: skip
+
+    # Nor was the data folder's own unfinished one, which is gone by the time that one looks.
+    assert "hidden" not in caplog.text
+    caplog.clear()
+    assert len(before) == 4
+    assert sentences(tmp_path) == before
+    assert "passed over folders that bertpre made: 2, such as" in caplog.text
+    assert f"{tmp_path / 'made' / 'data'}\n" in caplog.text
+    # Named itself, a folder is a slip, such as a forgotten --merge, but a file is meant.
+    with pytest.raises(CorpusError, match=r"tokenizer: is a folder that bertpre made, not text"):
+        sentences(tmp_path / "tokenizer")
+    vocabulary = (tmp_path / "tokenizer" / "vocab.txt").read_text().split()
+    assert sentences(tmp_path / "tokenizer" / "vocab.txt") == [tuple(vocabulary)]
 
 
 def test_standard_input_named_twice_is_refused():

@@ -203,3 +203,12 @@ def test_the_longest_input_is_what_the_model_has_seen(tmp_path, stated, is_train
     found = json.loads(path.read_text())
     assert found.pop("model_max_length") == expected
     assert found == ({} if stated is None else {"do_lower_case": True})
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_a_fault_of_the_system_that_is_reported_as_one(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").symlink_to("/dev/full")
+    rules = Rules(whole=False, lowercase=False, strip_accents=False)
+
+    with pytest.raises(OSError, match="No space left on device"):
+        write_tokenizer_folder(tmp_path, [*SPECIAL_TOKENS, "a"], rules)
