@@ -5,7 +5,13 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import MANIFEST, check_files, fingerprint_file, locked, read_manifest
+from bertpre.artefacts import (
+    MANIFEST,
+    check_files,
+    check_unlocked,
+    fingerprint_file,
+    read_manifest,
+)
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
 from bertpre.errors import CheckpointError, ConfigError
@@ -85,8 +91,7 @@ def check_pretraining(
         )
     init_from = _check_init_from(config)
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
-        with locked(output / ".lock", str(output)):
-            pass
+        check_unlocked(output / ".lock", str(output))
     resolved = {
         "seed": config.seed,
         "data": manifest["fingerprint"],
