@@ -125,7 +125,9 @@ def command(
         )
     if is_first:
         _show_end(output, result)
-    if received and not result.is_finished and not dry_run:
+        if received and not result.step:
+            render.err.print("stopped before the first update: nothing was written")
+    if received and not result.is_finished:
         raise typer.Exit(128 + received[0])
 
 

@@ -98,7 +98,9 @@ def pretrain(
         last_step = read_metrics(output)[-1]["step"]
         return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
-        setup = _set_up(PretrainingData(data), config, plan)
+        setup = _set_up(PretrainingData(data), config, plan, should_stop)
+        if setup is None:
+            return PretrainResult(None, 0, False)
         is_first = setup.ranks.is_first
         if is_first:
             on_event(summarize(setup, config))
@@ -118,14 +120,20 @@ def pretrain(
         leave_ranks()
 
 
-def _set_up(data: PretrainingData, config: Config, plan: RunPlan) -> Setup:
+def _set_up(
+    data: PretrainingData, config: Config, plan: RunPlan, should_stop: Callable[[], bool]
+) -> Setup | None:
+    """Prepare a run, by trying its speed where hours decide; None if told to stop meanwhile."""
     options = config.pretrain
     # Where hours decide, any length will do for the trial.
     setup = set_up(data, config, plan, max_steps=plan.max_steps or DEFAULT_STEPS)
     if options.micro_batch_size == "auto" and setup.device.type == "cuda" and not plan.decided:
         setup = replace(setup, micro_batch_size=largest_micro_batch(setup))
     if plan.max_steps is None and options.max_hours is not None:
-        micro_batch_size, max_steps = setup.micro_batch_size, steps_within(options.max_hours, setup)
+        micro_batch_size = setup.micro_batch_size
+        max_steps = steps_within(options.max_hours, setup, should_stop)
+        if max_steps is None:
+            return None
         log.info("%g hours are enough for %d updates at this speed", options.max_hours, max_steps)
         fresh = set_up(data, config, plan, max_steps=max_steps)
         setup = replace(fresh, micro_batch_size=micro_batch_size)

@@ -52,8 +52,8 @@ def test_hours_decide_the_steps_once_and_change_no_bit(
     real = pretrain_module.steps_within
     tried = []
 
-    def ten_steps(hours: float, setup: Any) -> int:
-        tried.append(real(hours, setup))
+    def ten_steps(hours: float, setup: Any, should_stop: Any) -> int:
+        tried.append(real(hours, setup, lambda: False))
         return 10
 
     monkeypatch.setattr(pretrain_module, "steps_within", ten_steps)
@@ -69,6 +69,17 @@ def test_hours_decide_the_steps_once_and_change_no_bit(
     assert len(tried) == 1
     assert tried[0] > 1000  # an update takes milliseconds
     assert weights(run) == weights(twin)
+
+
+def test_a_run_that_is_stopped_while_its_speed_is_measured_leaves_nothing(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(tiny_config, max_steps=None, max_hours=1.0)
+
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config, should_stop=lambda: True)
+
+    assert result == PretrainResult(None, 0, False)
+    assert not (tmp_path / "run").exists()
 
 
 def test_too_little_time_for_one_update_is_refused(
