@@ -36,8 +36,8 @@ class RunPlan(NamedTuple):
     Attributes:
         resolved: what the run folder's config.yaml holds.
         is_finished: the folder has been trained to the end already.
-        decided: what was settled when the run started and stays: steps, warm-up steps, and the
-            micro-batch size found by trying; None for a new run.
+        decided: what was settled when the run started and stays: steps, those of the warm-up and
+            of a growing batch, and the micro-batch size found by trying; None for a new run.
         max_steps: updates in the run; None if they must be measured first.
         init_from: the checkpoint that the run starts from.
         reopened_after: the last step whose checkpoint is of use when a run is made longer.
@@ -119,7 +119,15 @@ def _check_extension(
         raise ConfigError(
             f"--extend-to {extend_to}: the {schedule.name} schedule falls over the whole run, so a "
             "longer run is another one",
-            "start a run with pretrain.schedule.name constant or wsd",
+            "start a run with pretrain.schedule.name constant or wsd, or one from this one's "
+            "weights with --init-from",
+        )
+    if config.pretrain.final_mlm_probability is not None:
+        raise ConfigError(
+            f"--extend-to {extend_to}: the mask rate moves over the whole run to "
+            f"pretrain.final_mlm_probability: {config.pretrain.final_mlm_probability:g}, so a "
+            "longer run is another one",
+            "start one from this one's weights with --init-from",
         )
     before = decided["max_steps"]
     if extend_to < before:  # the same again is the same command after a kill

@@ -163,6 +163,22 @@ def test_a_longer_run_is_the_one_that_was_long_from_the_start(
     assert stored["decided"]["max_steps"] == 16
 
 
+def test_a_batch_grows_no_slower_when_the_run_is_made_longer(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(
+        tiny_config, schedule=Schedule(name="constant"),
+        initial_global_batch_size=2, batch_ramp_ratio=0.75,
+    )  # fmt: skip
+    pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    pretrain(tiny_data, output=tmp_path / "run", config=config, extend_to=20)
+
+    # 2, 3, 3, 4, 5, 5, 6, 7, 7 while it grows, over 0.75 of 12 updates, then 11 of 8.
+    examples = len(read_examples(tiny_data))
+    assert read_metrics(tmp_path / "run")[-1]["epoch"] == round((42 + 11 * 8) / examples, 4)
+
+
 def test_wsd_keeps_the_checkpoint_before_its_fall(
     tmp_path: Path, tiny_data: Path, tiny_config: Config
 ) -> None:
@@ -185,6 +201,10 @@ def test_what_cannot_be_extended_is_refused(
         pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
     constant = changed(tiny_config, schedule=Schedule(name="constant"))
     pretrain(tiny_data, output=tmp_path / "constant", config=constant)
+    moving = changed(constant, final_mlm_probability=0.3)
+    pretrain(tiny_data, output=tmp_path / "moving", config=moving)
+    with pytest.raises(ConfigError, match="--extend-to 20: the mask rate moves over the whole run"):
+        pretrain(tiny_data, output=tmp_path / "moving", config=moving, extend_to=20)
     with pytest.raises(ConfigError, match="--extend-to 11: the run has 12 steps"):
         pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=11)
     shutil.rmtree(tmp_path / "constant" / "checkpoints")
