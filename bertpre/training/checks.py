@@ -84,12 +84,24 @@ def check_pretraining(
         )
     planned = planned_steps(config.pretrain, manifest["report"])
     _check_batch_ramp(config.pretrain)
+    patience = config.pretrain.early_stopping_evals
+    if patience is not None and not manifest["report"]["held_out_examples"]:
+        raise ConfigError(
+            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
+            "is no loss to stop by",
+            "leave it out, or make the data folder from more documents or a larger --eval-fraction",
+        )
     if config.pretrain.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise ConfigError(
             "pretrain.tensorboard: the package tensorboard is not installed",
             "pip install 'bertpre[tensorboard]'",
         )
     init_from = _check_init_from(config)
+    if overwrite and init_from is not None and _is_inside(init_from, output):
+        raise ConfigError(
+            f"{output}: --overwrite would remove {init_from}, from which the run is to start",
+            "choose another --output",
+        )
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
         check_unlocked(output / ".lock", str(output))
     resolved = {
@@ -195,6 +207,10 @@ def _check_init_from(config: Config) -> Path | None:
     if problems:
         raise ConfigError("; ".join(problems), "leave out what the checkpoint decides")
     return folder
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _weights_fingerprint(folder: Path) -> str:

@@ -149,6 +149,19 @@ def test_another_shape_is_refused_with_both_values(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_checkpoint_is_not_overwritten_by_the_run_that_starts_from_it(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, source: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(source, run)
+    config = frozen(tiny_config, init_from=str(run))
+
+    with pytest.raises(ConfigError, match=r"run: --overwrite would remove .*run/final, from which"):
+        pretrain(tiny_data, output=run, config=config, overwrite=True)
+
+    assert load_file(run / "final/model.safetensors")
+
+
 def test_resetting_without_a_checkpoint_is_refused(
     tmp_path: Path, tiny_data: Path, tiny_config: Config
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from bertpre.config.load import parse_config
-from bertpre.config.schema import Config, Schedule
+from bertpre.config.schema import Config, MakeData, Schedule
+from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.training import checkpoint, trial
 from bertpre.training import pretrain as pretrain_module
@@ -283,6 +284,19 @@ def test_the_same_extension_again_goes_on_or_is_finished(
 
     assert (again.step, again.was_finished) == (16, False)
     assert (finished.step, finished.was_finished) == (16, True)
+
+
+def test_early_stopping_without_anything_held_out_is_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, tiny_config: Config
+) -> None:
+    options = MakeData(max_seq_length=32, objective="mlm", eval_fraction=0, workers=1)
+    make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "data", config=options)
+
+    with pytest.raises(ConfigError, match=r"early_stopping_evals: 2, but .*data holds no example"):
+        pretrain(
+            tmp_path / "data", output=tmp_path / "run",
+            config=changed(tiny_config, early_stopping_evals=2),
+        )  # fmt: skip
 
 
 def test_a_run_that_ended_early_says_where(
