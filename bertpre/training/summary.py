@@ -43,7 +43,8 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         f"({report['mean_length']:.0f} on average), {len(data.held_out):,} held out",
         "updates": f"{setup.max_steps:,} of {size} "
         f"({_count(micro_batches, 'forward pass', 'forward passes')} each)",
-        "epochs": f"{epochs:.1f}, {epochs * report['tokens_per_epoch'] / 1e6:,.1f} M tokens",
+        "epochs": f"{_three_digits(epochs)}, "
+        f"{_three_digits(epochs * report['tokens_per_epoch'] / 1e6)} M tokens",
         "optimizer": f"{options.optimizer.name}, rate {options.optimizer.learning_rate:g}, "
         f"{setup.warmup_steps:,} steps of warm-up, {fall}",
         "device": f"{setup.device.type}, {setup.precision}"
@@ -76,3 +77,8 @@ def _attention(setup: Setup, dropout_p: float) -> str:
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _three_digits(number: float) -> str:
+    """Round to a tenth, or where that would say too little to three digits."""
+    return f"{number:,.1f}" if number >= 10 else f"{number:.3g}"

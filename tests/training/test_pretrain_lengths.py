@@ -232,6 +232,9 @@ def test_batch_and_mask_rate_may_grow_and_resume_is_exact(
     assert weights(run) == weights(twin)
     assert seen[0]["updates"] == "12 of 2 to 8 examples (2 forward passes each)"
     assert seen[0]["objective"].startswith("mlm-nsp, 15% to 40% predicted")
+    epochs, tokens = seen[0]["epochs"].removesuffix(" M tokens").split(", ")
+    assert float(epochs) == pytest.approx(75 / len(read_examples(tiny_data)), rel=0.01)
+    assert float(tokens) == pytest.approx(read_metrics(twin)[-1]["tokens_seen"] / 1e6, rel=0.1)
     # 2, 3, 4, 5, 6, 7 while it grows, then 8: 75 examples.
     examples = len(read_examples(tiny_data))
     assert read_metrics(twin)[-1]["epoch"] == round(75 / examples, 4)
