@@ -114,6 +114,8 @@ def _losses(line: Any) -> list[tuple[str, float, float]]:
 def _line(line: Any) -> str:
     parts = [f"step {line.step:>6,}", "held out" if line.split == "eval" else "training"]
     parts += [f"{what} loss {loss:.3f} accuracy {acc:.3f}" for what, loss, acc in _losses(line)]
+    if line.mlm_perplexity is not None:
+        parts.append(f"perplexity {line.mlm_perplexity:,.1f}")
     if line.unigram_loss is not None:
         parts.append(f"(word frequencies alone: {line.unigram_loss:.3f})")
     if line.learning_rate is not None:

@@ -29,6 +29,7 @@ class Metrics:
         mlm_loss, mlm_accuracy: over predicted tokens.
         nsp_loss, nsp_accuracy: over pairs; None without NSP.
         sop_loss, sop_accuracy: over pairs; None without sentence order.
+        mlm_perplexity: e to the MLM loss, so many words are as likely; None for train.
         unigram_loss: the held-out loss of guessing by word frequency; None for train.
         learning_rate, grad_norm: of the update, the norm before clipping; None for eval.
         tokens_per_second: real tokens since the last line; None for eval.
@@ -48,6 +49,7 @@ class Metrics:
     nsp_accuracy: float | None = None
     sop_loss: float | None = None
     sop_accuracy: float | None = None
+    mlm_perplexity: float | None = None
     unigram_loss: float | None = None
     learning_rate: float | None = None
     grad_norm: float | None = None

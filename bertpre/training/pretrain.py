@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from math import isfinite
+from math import exp, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -252,7 +252,9 @@ def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
 
 def _evaluate(state: TrainerState, setup: Setup) -> Metrics:
     line = _line(state, setup, setup.evaluate())
-    return replace(line, split="eval", unigram_loss=setup.unigram_loss)
+    # Beyond what a float can hold, it says nothing.
+    perplexity = exp(line.mlm_loss) if line.mlm_loss < 700 else None
+    return replace(line, split="eval", mlm_perplexity=perplexity, unigram_loss=setup.unigram_loss)
 
 
 def _save(run: Path, setup: Setup, state: TrainerState) -> Path:

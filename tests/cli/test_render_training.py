@@ -31,6 +31,7 @@ HELD_OUT = Metrics(
     split="eval",
     mlm_loss=6.5,
     mlm_accuracy=0.1,
+    mlm_perplexity=665.14,
     unigram_loss=6.75,
     epoch=0.5,
     tokens_seen=1000,
@@ -55,7 +56,8 @@ def test_lines_of_metrics_are_printed_without_a_terminal(monkeypatch: pytest.Mon
     assert shown(monkeypatch, is_terminal=False).splitlines() == [
         "step     40  training  MLM loss 6.250 accuracy 0.125  NSP loss 0.500 accuracy 0.750  "
         "rate 1.0e-03  12,345 tokens/s",
-        "step     40  held out  MLM loss 6.500 accuracy 0.100  (word frequencies alone: 6.750)",
+        "step     40  held out  MLM loss 6.500 accuracy 0.100  perplexity 665.1  "
+        "(word frequencies alone: 6.750)",
     ]
 
 

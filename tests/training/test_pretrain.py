@@ -94,7 +94,8 @@ def test_metrics_have_their_lines_and_names(unbroken: Path) -> None:
     always = {"step", "split", "epoch", "tokens_seen", "seconds"} | losses
     rates = {"learning_rate", "grad_norm", "tokens_per_second", "data_wait_share"}
     assert set(rows[0]) == always | rates | {"matmul_peak_share"}
-    assert set(rows[-1]) == always | {"unigram_loss"}
+    assert set(rows[-1]) == always | {"unigram_loss", "mlm_perplexity"}
+    assert rows[-1]["mlm_perplexity"] == pytest.approx(2.718281828 ** rows[-1]["mlm_loss"])
     # 12 updates, warm-up 0.06 * 12 rounds to 1: the peak on the first, an eleventh on the last.
     assert rows[0]["learning_rate"] == pytest.approx(1e-3)
     assert [row for row in rows if row["split"] == "train"][-1]["learning_rate"] == pytest.approx(
