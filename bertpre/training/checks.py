@@ -16,7 +16,12 @@ from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.training.length import planned_steps
-from bertpre.training.run_folder import RUN_CONFIG, find_checkpoint, read_run_config
+from bertpre.training.run_folder import (
+    RUN_CONFIG,
+    find_checkpoint,
+    newest_whole_checkpoint,
+    read_run_config,
+)
 from bertpre.training.schedule import decay_steps
 
 _LEGACY_WEIGHTS = "pytorch_model.bin"
@@ -96,7 +101,8 @@ def check_pretraining(
             "pretrain.tensorboard: the package tensorboard is not installed",
             "pip install 'bertpre[tensorboard]'",
         )
-    init_from = _check_init_from(config)
+    begun = None if overwrite else _begun_from_what_is_gone(config.pretrain.init_from, output)
+    init_from = _check_init_from(config) if begun is None else None
     if overwrite and init_from is not None and _is_inside(init_from, output):
         raise ConfigError(
             f"{output}: --overwrite would remove {init_from}, from which the run is to start",
@@ -107,7 +113,9 @@ def check_pretraining(
     resolved = {
         "seed": config.seed,
         "data": manifest["fingerprint"],
-        "init_from": None if init_from is None else _weights_fingerprint(init_from),
+        "init_from": (begun or {}).get("init_from")
+        if init_from is None
+        else _weights_fingerprint(init_from),
         "model": {**config_to_dict(config.model), "vocab_size": manifest["vocab_size"]},
         "pretrain": config_to_dict(config.pretrain),
     }
@@ -167,15 +175,20 @@ def _check_batch_ramp(options: Pretrain) -> None:
         )
 
 
-def checkpoint_shape(folder: str | Path) -> dict[str, Any]:
+def checkpoint_shape(folder: str | Path, *, run: Path | None = None) -> dict[str, Any]:
     """Read the model section that a checkpoint was made with, for a run that starts from it.
 
     Args:
         folder: a checkpoint, a run folder or a Hugging Face BERT folder.
+        run: the run folder, which knows it where the checkpoint is gone.
 
     Raises:
         CheckpointError: there is no model there.
     """
+    names = config_to_dict(Model()).keys() - {"vocab_size"}
+    begun = None if run is None else _begun_from_what_is_gone(str(folder), run)
+    if begun is not None:
+        return {name: begun["model"][name] for name in names if name in begun["model"]}
     path = find_checkpoint(folder) / "config.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -183,8 +196,20 @@ def checkpoint_shape(folder: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read as JSON ({error})") from error
     if not isinstance(stored, dict):
         raise CheckpointError(f"{path}: expected a JSON object, found {stored!r:.60}")
-    names = config_to_dict(Model()).keys() - {"vocab_size"}
     return {name: stored[name] for name in names if name in stored}
+
+
+def _begun_from_what_is_gone(init_from: str | None, run: Path) -> dict[str, Any] | None:
+    """Return a run's config if it goes on from its own checkpoints, and what it began with is gone.
+
+    Such a run needs that folder no longer; with any other one named it would be another run.
+    """
+    if init_from is None or Path(init_from).exists() or not (run / RUN_CONFIG).is_file():
+        return None
+    stored = read_run_config(run)
+    if stored["pretrain"].get("init_from") != init_from or newest_whole_checkpoint(run) is None:
+        return None
+    return stored
 
 
 def _check_init_from(config: Config) -> Path | None:

@@ -207,6 +207,34 @@ def test_a_resumed_run_must_start_from_the_same_weights(
         pretrain(tiny_data, output=tmp_path / "run", config=frozen(tiny_config))
 
 
+def test_a_run_goes_on_without_the_weights_that_it_began_with(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, source: Path
+) -> None:
+    first = tmp_path / "first"
+    shutil.copytree(source, first)
+    config = replace(tiny_config, pretrain=replace(tiny_config.pretrain, init_from=str(first)))
+    pretrain(tiny_data, output=tmp_path / "twin", config=config)
+    seen: list[Any] = []
+    pretrain(
+        tiny_data, output=tmp_path / "run", config=config, should_stop=lambda: len(seen) > 4,
+        on_event=seen.append,
+    )  # fmt: skip
+    shutil.rmtree(first)
+
+    shape = checkpoint_shape(first, run=tmp_path / "run")
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert shape["hidden_size"] == tiny_config.model.hidden_size
+    assert result.is_finished
+    name = "final/model.safetensors"
+    assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "twin" / name).read_bytes()
+    with pytest.raises(CheckpointError, match="first: there is no such folder"):
+        pretrain(tiny_data, output=tmp_path / "new", config=config)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(CheckpointError, match="first: there is no such folder"):
+        pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+
 def test_the_shape_of_what_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[1]")
     with pytest.raises(CheckpointError, match=r"config\.json: expected a JSON object, found \[1\]"):
