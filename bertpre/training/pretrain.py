@@ -13,7 +13,12 @@ from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.training.alarms import Alarms
-from bertpre.training.checkpoint import TrainerState, save_checkpoint, save_final
+from bertpre.training.checkpoint import (
+    TrainerState,
+    save_checkpoint,
+    save_final,
+    warn_of_full_disk,
+)
 from bertpre.training.checks import RunPlan, check_pretraining
 from bertpre.training.distributed import leave_ranks
 from bertpre.training.length import DEFAULT_STEPS
@@ -150,6 +155,7 @@ def _train(
     if ranks.is_first:
         step, with_events = state.cursor.step, options.tensorboard
         metrics_log = MetricsLog(run, step=step, tensorboard=with_events)
+        warn_of_full_disk(run, model=setup.model, keep=options.keep_checkpoints)
     meter = Meter(state.seconds, matmul_peak=setup.matmul_peak)
     alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
     held_out, saved, stopping, done = None, None, False, _is_done(state, setup)

@@ -10,8 +10,10 @@ import yaml
 
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Config, MakeData, Schedule
+from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError
+from bertpre.model.heads import BertForPreTraining
 from bertpre.training import checkpoint, trial
 from bertpre.training import pretrain as pretrain_module
 from bertpre.training.metrics import read_metrics
@@ -241,8 +243,6 @@ def test_batch_and_mask_rate_may_grow_and_resume_is_exact(
 
 
 def read_examples(data: Path) -> Any:
-    from bertpre.data.dataset import PretrainingData
-
     return PretrainingData(data).records
 
 
@@ -268,6 +268,31 @@ def test_a_save_that_would_fill_the_disk_is_refused_and_older_ones_stay(
         pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
 
     assert steps_saved(tmp_path / "run") == [4]
+
+
+def test_a_disk_that_will_be_full_is_warned_of_before_the_first_update(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+
+    with pytest.raises(CheckpointError):
+        stop_at(1, tiny_data, tmp_path / "run", tiny_config)
+
+    warnings = [record for record in caplog.records if "MB are free, but" in record.message]
+    weights_bytes = 4 * sum(p.numel() for p in built(tiny_data, tiny_config).parameters())
+    # Weights and two moments; three that stay, the best, and one that is being written.
+    megabytes = f"{5 * 3 * weights_bytes / 1e6:,.0f}"
+    assert [record.message.split(": ", 1)[1] for record in warnings] == [
+        f"0 MB are free, but the checkpoints to come take up to {megabytes} MB; make room, or "
+        "lower pretrain.keep_checkpoints"
+    ]
+
+
+def built(data: Path, config: Config) -> BertForPreTraining:
+    vocab_size = PretrainingData(data).tokenizer.vocab_size
+    return BertForPreTraining(config.model, vocab_size=vocab_size, with_nsp=True)
 
 
 def test_the_same_extension_again_goes_on_or_is_finished(
