@@ -25,6 +25,7 @@ from bertpre.training.length import DEFAULT_STEPS
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
+    is_whole,
     remove_old_checkpoints,
     reopen_run,
     start_run_folder,
@@ -233,9 +234,13 @@ def _finish(run: Path, setup: Setup, state: TrainerState) -> Path:
     step = state.cursor.step
     if setup.options.early_stopping_evals is not None and state.best_step not in (None, step):
         assert state.best_step is not None
-        step = state.best_step
-        load_hugging_face(setup.model, read_weights(checkpoint_folder(run, step)))
-        log.info("the weights are those of step %d, where the held-out loss was lowest", step)
+        best = checkpoint_folder(run, state.best_step)
+        if is_whole(best):
+            step = state.best_step
+            load_hugging_face(setup.model, read_weights(best))
+            log.info("the weights are those of step %d, where the held-out loss was lowest", step)
+        else:
+            log.warning("so the weights are those of step %d, the last", step)
     return save_final(
         run, model=setup.model, tokenizer=setup.data.tokenizer, step=step, facts=setup.facts
     )

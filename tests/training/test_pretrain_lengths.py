@@ -129,6 +129,32 @@ def test_early_stopping_ends_with_the_best_weights(
     assert weights(tmp_path / "run") == best.read_bytes()
 
 
+@pytest.mark.parametrize("damage", ["a bit", "all"])
+def test_early_stopping_does_not_end_with_damaged_weights(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, damage: str,
+) -> None:  # fmt: skip
+    with_losses(monkeypatch, [5.0, 4.0, 4.5, 4.0])
+    options = {"eval_every_steps": 2, "save_every_steps": 100, "early_stopping_evals": 2}
+    run, config = tmp_path / "run", changed(tiny_config, **options)
+    pretrain(tiny_data, output=run, config=config)
+    shutil.rmtree(run / "final")  # as if killed before it was written
+    best, last = (run / "checkpoints" / f"step-0000000{step}" for step in (4, 8))
+    if damage == "all":
+        shutil.rmtree(best)
+    else:
+        content = bytearray((best / "model.safetensors").read_bytes())
+        content[-100] ^= 64
+        (best / "model.safetensors").write_bytes(content)
+
+    result = pretrain(tiny_data, output=run, config=config)
+
+    assert result.is_finished
+    assert weights(run) == (last / "model.safetensors").read_bytes()
+    assert "step-00000004" in caplog.text
+    assert "so the weights are those of step 8, the last" in caplog.text
+
+
 def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
     tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
