@@ -20,6 +20,7 @@ from bertpre.training.run_folder import (
     RUN_CONFIG,
     find_checkpoint,
     newest_whole_checkpoint,
+    read_model_manifest,
     read_run_config,
 )
 from bertpre.training.schedule import decay_steps
@@ -222,6 +223,8 @@ def _check_init_from(config: Config) -> Path | None:
             )
         return None
     folder = find_checkpoint(config.pretrain.init_from)
+    if (folder / MANIFEST).is_file():  # other libraries' folders have none
+        read_model_manifest(folder)
     shape = checkpoint_shape(folder)
     asked = config_to_dict(config.model)
     problems = [

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from bertpre.config.schema import BuildVocab, Config, MakeData, Model
 from bertpre.data.make_data import make_data
-from bertpre.errors import CheckpointError, ConfigError
+from bertpre.errors import CheckpointError, ConfigError, DataFormatError
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.text.vocabulary import build_vocab
 from bertpre.training.checks import checkpoint_shape
@@ -160,6 +160,21 @@ def test_the_checkpoint_is_not_overwritten_by_the_run_that_starts_from_it(
         pretrain(tiny_data, output=run, config=config, overwrite=True)
 
     assert load_file(run / "final/model.safetensors")
+
+
+def test_damaged_weights_are_not_started_from(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, source: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(source / "final", damaged)
+    content = bytearray((damaged / "model.safetensors").read_bytes())
+    content[-100] ^= 64
+    (damaged / "model.safetensors").write_bytes(content)
+
+    with pytest.raises(DataFormatError, match=r"model\.safetensors: damaged: its sha256 is"):
+        pretrain(
+            tiny_data, output=tmp_path / "run", config=frozen(tiny_config, init_from=str(damaged))
+        )
 
 
 def test_resetting_without_a_checkpoint_is_refused(
