@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import IO, Any, BinaryIO, Literal
 
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
@@ -263,13 +263,29 @@ def locked(path: Path, what: str) -> Iterator[None]:
         ConfigError: another process holds it.
     """
     with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(
-                f"{what}: another process is writing it", "wait for it, or stop it first"
-            ) from error
+        _lock(file, fcntl.LOCK_EX, what)
         yield
+
+
+def check_unlocked(path: Path, what: str) -> None:
+    """Refuse what another process holds `locked`.
+
+    Any number of processes may ask at the same moment, as those of torchrun do.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    with path.open("a") as file:
+        _lock(file, fcntl.LOCK_SH, what)
+
+
+def _lock(file: IO[str], kind: int, what: str) -> None:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"{what}: another process is writing it", "wait for it, or stop it first"
+        ) from error
 
 
 @contextlib.contextmanager

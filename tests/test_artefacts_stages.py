@@ -1,5 +1,6 @@
 """Artefact folders are whole or absent, refused rather than lost, and resumed after a crash."""
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -7,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bertpre.artefacts import check_output, locked, read_manifest, stage_folder, write_manifest
+from bertpre.artefacts import (
+    check_output,
+    check_unlocked,
+    locked,
+    read_manifest,
+    stage_folder,
+    write_manifest,
+)
 from bertpre.errors import ConfigError, CorpusError
 
 CRASHING_STAGE = """
@@ -225,3 +233,14 @@ def test_overwrite_leaves_a_folder_alone_whose_manifest_is_not_of_this_stage(tmp
         check_output(folder, kind="tokenizer", overwrite=True)
 
     assert (folder / "thesis.txt").read_text() == "mine"
+
+
+def test_many_processes_may_ask_at_once_whether_a_folder_is_free(tmp_path):
+    lock = tmp_path / "lock"
+    with lock.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)  # as another one does that is just asking
+
+        check_unlocked(lock, "run")
+
+    with locked(lock, "run"), pytest.raises(ConfigError, match="run: another process is writing"):
+        check_unlocked(lock, "run")

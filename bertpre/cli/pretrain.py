@@ -89,7 +89,8 @@ def command(
 
     config = read_config()
     if config.pretrain.init_from is not None:
-        shape = checkpoint_shape(config.pretrain.init_from)
+        run = None if overwrite else output
+        shape = checkpoint_shape(config.pretrain.init_from, run=run)
         config = read_config(derived={f"model.{name}": value for name, value in shape.items()})
     # Once more inside pretrain, but here before the seconds that importing PyTorch takes.
     check_pretraining(data, output=output, config=config, overwrite=overwrite, extend_to=extend_to)
@@ -125,7 +126,9 @@ def command(
         )
     if is_first:
         _show_end(output, result)
-    if received and not result.is_finished and not dry_run:
+        if received and not result.step:
+            render.err.print("stopped before the first update: nothing was written")
+    if received and not result.is_finished:
         raise typer.Exit(128 + received[0])
 
 

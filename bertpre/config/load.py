@@ -200,7 +200,11 @@ def _problems(error: ValidationError) -> list[str]:
     lines = []
     for problem in error.errors():
         # For a union such as `int | None`, pydantic adds the member's type name to the location.
-        path = [str(part) for part in problem["loc"] if part not in _TYPE_NAMES]
+        path = [
+            str(part)
+            for part in problem["loc"]
+            if part not in _TYPE_NAMES and not str(part).startswith("literal[")
+        ]
         name = ".".join(path)
         if problem["type"] == "unexpected_keyword_argument":
             near = difflib.get_close_matches(path[-1], [key for key, _ in _all_options()], n=1)

@@ -112,7 +112,9 @@ class Pretrain:
         identity=False,
     )
     gradient_checkpointing: Bool = option(
-        False, "Compute layers again in the backward pass: less memory, a third more time."
+        False,
+        "Compute layers again in the backward pass: less memory, a third more time, the same bits.",
+        identity=False,  # a run that met a smaller GPU must be able to go on
     )
     compile: Bool = option(
         False,

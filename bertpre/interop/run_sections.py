@@ -95,6 +95,8 @@ def _summary(folder: Path, config: Row, metrics: list[Row]) -> dict[str, str]:
 
 def _scores(row: Row) -> str:
     shown = f"MLM loss {row['mlm_loss']:.3f}, accuracy {row['mlm_accuracy']:.3f}"
+    if "mlm_perplexity" in row:
+        shown += f", perplexity {row['mlm_perplexity']:,.1f}"
     for pair in ("nsp", "sop"):
         if f"{pair}_loss" in row:
             accuracy = row.get(f"{pair}_accuracy", 0.0)

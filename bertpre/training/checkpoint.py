@@ -5,6 +5,7 @@ optimizer's moments and where training stood. Everything is safetensors and JSON
 """
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,8 @@ from bertpre.training.metrics import read_metrics
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import checkpoint_folder
 from bertpre.training.step import LossScale
+
+log = logging.getLogger(__name__)
 
 _SPARE = 1.05  # of the bytes that a checkpoint takes
 
@@ -142,6 +145,28 @@ def load_checkpoint(
     scale = values["loss_scale"]
     values["loss_scale"] = None if scale is None else LossScale(**scale)
     return TrainerState(**{**values, "cursor": Cursor(**values["cursor"])})
+
+
+def warn_of_full_disk(run: Path, *, model: BertForPreTraining, keep: int) -> None:
+    """Warn before the first update if the checkpoints that will be kept do not fit on the disk.
+
+    Args:
+        run: the run folder.
+        model: whose weights, and two moments of each, a checkpoint holds.
+        keep: the newest checkpoints that stay.
+    """
+    size = 3 * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    there = len(list((run / "checkpoints").glob("step-*")))
+    # Beside the newest, the best one and the one that is being written.
+    needed, free = size * max(1, keep + 2 - there), shutil.disk_usage(run).free
+    if free < needed:
+        log.warning(
+            "%s: %s MB are free, but the checkpoints to come take up to %s MB; make room, or lower "
+            "pretrain.keep_checkpoints",
+            run,
+            f"{free / 1e6:,.0f}",
+            f"{needed / 1e6:,.0f}",
+        )
 
 
 def _check_space(run: Path, model: BertForPreTraining, moments: Mapping[str, Tensor]) -> None:

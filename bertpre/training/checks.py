@@ -5,12 +5,24 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import MANIFEST, check_files, fingerprint_file, locked, read_manifest
+from bertpre.artefacts import (
+    MANIFEST,
+    check_files,
+    check_unlocked,
+    fingerprint_file,
+    read_manifest,
+)
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.training.length import planned_steps
-from bertpre.training.run_folder import RUN_CONFIG, find_checkpoint, read_run_config
+from bertpre.training.run_folder import (
+    RUN_CONFIG,
+    find_checkpoint,
+    newest_whole_checkpoint,
+    read_model_manifest,
+    read_run_config,
+)
 from bertpre.training.schedule import decay_steps
 
 _LEGACY_WEIGHTS = "pytorch_model.bin"
@@ -30,8 +42,8 @@ class RunPlan(NamedTuple):
     Attributes:
         resolved: what the run folder's config.yaml holds.
         is_finished: the folder has been trained to the end already.
-        decided: what was settled when the run started and stays: steps, warm-up steps, and the
-            micro-batch size found by trying; None for a new run.
+        decided: what was settled when the run started and stays: steps, those of the warm-up and
+            of a growing batch, and the micro-batch size found by trying; None for a new run.
         max_steps: updates in the run; None if they must be measured first.
         init_from: the checkpoint that the run starts from.
         reopened_after: the last step whose checkpoint is of use when a run is made longer.
@@ -78,19 +90,33 @@ def check_pretraining(
         )
     planned = planned_steps(config.pretrain, manifest["report"])
     _check_batch_ramp(config.pretrain)
+    patience = config.pretrain.early_stopping_evals
+    if patience is not None and not manifest["report"]["held_out_examples"]:
+        raise ConfigError(
+            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
+            "is no loss to stop by",
+            "leave it out, or make the data folder from more documents or a larger --eval-fraction",
+        )
     if config.pretrain.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise ConfigError(
             "pretrain.tensorboard: the package tensorboard is not installed",
             "pip install 'bertpre[tensorboard]'",
         )
-    init_from = _check_init_from(config)
+    begun = None if overwrite else _begun_from_what_is_gone(config.pretrain.init_from, output)
+    init_from = _check_init_from(config) if begun is None else None
+    if overwrite and init_from is not None and _is_inside(init_from, output):
+        raise ConfigError(
+            f"{output}: --overwrite would remove {init_from}, from which the run is to start",
+            "choose another --output",
+        )
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
-        with locked(output / ".lock", str(output)):
-            pass
+        check_unlocked(output / ".lock", str(output))
     resolved = {
         "seed": config.seed,
         "data": manifest["fingerprint"],
-        "init_from": None if init_from is None else _weights_fingerprint(init_from),
+        "init_from": (begun or {}).get("init_from")
+        if init_from is None
+        else _weights_fingerprint(init_from),
         "model": {**config_to_dict(config.model), "vocab_size": manifest["vocab_size"]},
         "pretrain": config_to_dict(config.pretrain),
     }
@@ -114,7 +140,15 @@ def _check_extension(
         raise ConfigError(
             f"--extend-to {extend_to}: the {schedule.name} schedule falls over the whole run, so a "
             "longer run is another one",
-            "start a run with pretrain.schedule.name constant or wsd",
+            "start a run with pretrain.schedule.name constant or wsd, or one from this one's "
+            "weights with --init-from",
+        )
+    if config.pretrain.final_mlm_probability is not None:
+        raise ConfigError(
+            f"--extend-to {extend_to}: the mask rate moves over the whole run to "
+            f"pretrain.final_mlm_probability: {config.pretrain.final_mlm_probability:g}, so a "
+            "longer run is another one",
+            "start one from this one's weights with --init-from",
         )
     before = decided["max_steps"]
     if extend_to < before:  # the same again is the same command after a kill
@@ -142,15 +176,20 @@ def _check_batch_ramp(options: Pretrain) -> None:
         )
 
 
-def checkpoint_shape(folder: str | Path) -> dict[str, Any]:
+def checkpoint_shape(folder: str | Path, *, run: Path | None = None) -> dict[str, Any]:
     """Read the model section that a checkpoint was made with, for a run that starts from it.
 
     Args:
         folder: a checkpoint, a run folder or a Hugging Face BERT folder.
+        run: the run folder, which knows it where the checkpoint is gone.
 
     Raises:
         CheckpointError: there is no model there.
     """
+    names = config_to_dict(Model()).keys() - {"vocab_size"}
+    begun = None if run is None else _begun_from_what_is_gone(str(folder), run)
+    if begun is not None:
+        return {name: begun["model"][name] for name in names if name in begun["model"]}
     path = find_checkpoint(folder) / "config.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -158,8 +197,20 @@ def checkpoint_shape(folder: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read as JSON ({error})") from error
     if not isinstance(stored, dict):
         raise CheckpointError(f"{path}: expected a JSON object, found {stored!r:.60}")
-    names = config_to_dict(Model()).keys() - {"vocab_size"}
     return {name: stored[name] for name in names if name in stored}
+
+
+def _begun_from_what_is_gone(init_from: str | None, run: Path) -> dict[str, Any] | None:
+    """Return a run's config if it goes on from its own checkpoints, and what it began with is gone.
+
+    Such a run needs that folder no longer; with any other one named it would be another run.
+    """
+    if init_from is None or Path(init_from).exists() or not (run / RUN_CONFIG).is_file():
+        return None
+    stored = read_run_config(run)
+    if stored["pretrain"].get("init_from") != init_from or newest_whole_checkpoint(run) is None:
+        return None
+    return stored
 
 
 def _check_init_from(config: Config) -> Path | None:
@@ -172,6 +223,8 @@ def _check_init_from(config: Config) -> Path | None:
             )
         return None
     folder = find_checkpoint(config.pretrain.init_from)
+    if (folder / MANIFEST).is_file():  # other libraries' folders have none
+        read_model_manifest(folder)
     shape = checkpoint_shape(folder)
     asked = config_to_dict(config.model)
     problems = [
@@ -182,6 +235,10 @@ def _check_init_from(config: Config) -> Path | None:
     if problems:
         raise ConfigError("; ".join(problems), "leave out what the checkpoint decides")
     return folder
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _weights_fingerprint(folder: Path) -> str:

@@ -4,13 +4,16 @@
 global batch; gradients and counts are summed, so that all make the same update.
 """
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from bertpre.errors import TrainingError
 
 
 class Ranks(NamedTuple):
@@ -27,7 +30,8 @@ class Ranks(NamedTuple):
     def sum(self, values: Tensor) -> Tensor:
         """Add up a tensor over all processes, in place."""
         if self.size > 1:
-            dist.all_reduce(values)
+            with self._loss_of_others_named():
+                dist.all_reduce(values)
         return values
 
     def sum_numbers(self, numbers: Sequence[float], device: torch.device) -> list[float]:
@@ -51,7 +55,20 @@ class Ranks(NamedTuple):
     def wait(self) -> None:
         """Wait until every process is here."""
         if self.size > 1:
-            dist.barrier()
+            with self._loss_of_others_named():
+                dist.barrier()
+
+    @contextlib.contextmanager
+    def _loss_of_others_named(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # also what gloo and nccl raise when a connection ends
+            reason = str(error).strip().splitlines()[0]
+            raise TrainingError(
+                f"process {self.rank} of 0 to {self.size - 1} has lost the others: {reason}",
+                "the one that ended first may say why; the same command goes on from the last "
+                "checkpoint",
+            ) from error
 
 
 ALONE = Ranks()

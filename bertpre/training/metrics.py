@@ -32,7 +32,7 @@ class Metrics:
         step: updates done.
         split: "train", of the update's own examples; "eval", of all held-out examples.
         mlm_loss, mlm_accuracy: over predicted tokens.
-        mlm_perplexity: the exponential of the loss; None for train, and beyond all sense.
+        mlm_perplexity: e to the MLM loss, so many words are as likely; None for train.
         nsp_loss, nsp_accuracy: over pairs; None without NSP.
         sop_loss, sop_accuracy: over pairs; None without sentence order.
         unigram_loss: the held-out loss of guessing by word frequency; None for train.

@@ -13,13 +13,19 @@ from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.training.alarms import Alarms
-from bertpre.training.checkpoint import TrainerState, save_checkpoint, save_final
+from bertpre.training.checkpoint import (
+    TrainerState,
+    save_checkpoint,
+    save_final,
+    warn_of_full_disk,
+)
 from bertpre.training.checks import RunPlan, check_pretraining
 from bertpre.training.distributed import leave_ranks
 from bertpre.training.length import DEFAULT_STEPS
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
+    is_whole,
     remove_old_checkpoints,
     reopen_run,
     start_run_folder,
@@ -100,7 +106,9 @@ def pretrain(
         last_step = max((row["step"] for row in read_metrics(output)), default=plan.max_steps or 0)
         return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
-        setup = _set_up(PretrainingData(data), config, plan)
+        setup = _set_up(PretrainingData(data), config, plan, should_stop)
+        if setup is None:
+            return PretrainResult(None, 0, False)
         is_first = setup.ranks.is_first
         if is_first:
             on_event(summarize(setup, config))
@@ -120,14 +128,20 @@ def pretrain(
         leave_ranks()
 
 
-def _set_up(data: PretrainingData, config: Config, plan: RunPlan) -> Setup:
+def _set_up(
+    data: PretrainingData, config: Config, plan: RunPlan, should_stop: Callable[[], bool]
+) -> Setup | None:
+    """Prepare a run, by trying its speed where hours decide; None if told to stop meanwhile."""
     options = config.pretrain
     # Where hours decide, any length will do for the trial.
     setup = set_up(data, config, plan, max_steps=plan.max_steps or DEFAULT_STEPS)
     if options.micro_batch_size == "auto" and setup.device.type == "cuda" and not plan.decided:
         setup = replace(setup, micro_batch_size=largest_micro_batch(setup))
     if plan.max_steps is None and options.max_hours is not None:
-        micro_batch_size, max_steps = setup.micro_batch_size, steps_within(options.max_hours, setup)
+        micro_batch_size = setup.micro_batch_size
+        max_steps = steps_within(options.max_hours, setup, should_stop)
+        if max_steps is None:
+            return None
         log.info("%g hours are enough for %d updates at this speed", options.max_hours, max_steps)
         fresh = set_up(data, config, plan, max_steps=max_steps)
         setup = replace(fresh, micro_batch_size=micro_batch_size)
@@ -144,6 +158,7 @@ def _train(
     if ranks.is_first:
         step, with_events = state.cursor.step, options.tensorboard
         metrics_log = MetricsLog(run, step=step, tensorboard=with_events)
+        warn_of_full_disk(run, model=setup.model, keep=options.keep_checkpoints)
     meter = Meter(state.seconds, matmul_peak=setup.matmul_peak)
     alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
     held_out, saved, stopping, done = None, None, False, _is_done(state, setup)
@@ -211,7 +226,7 @@ def _is_done(state: TrainerState, setup: Setup) -> bool:
 def _is_worth_saving(state: TrainerState, setup: Setup) -> bool:
     """Tell whether it is time, or early stopping or a longer run may come back to this step."""
     step, options = state.cursor.step, setup.options
-    can_stop_early = options.early_stopping_evals is not None and len(setup.data.held_out) > 0
+    can_stop_early = options.early_stopping_evals is not None
     is_evaluation = step % options.eval_every_steps == 0
     is_best = can_stop_early and is_evaluation and state.evals_without_gain == 0
     return step % options.save_every_steps == 0 or is_best or step == setup.branch_step
@@ -221,9 +236,13 @@ def _finish(run: Path, setup: Setup, state: TrainerState) -> Path:
     step = state.cursor.step
     if setup.options.early_stopping_evals is not None and state.best_step not in (None, step):
         assert state.best_step is not None
-        step = state.best_step
-        load_hugging_face(setup.model, read_weights(checkpoint_folder(run, step)))
-        log.info("the weights are those of step %d, where the held-out loss was lowest", step)
+        best = checkpoint_folder(run, state.best_step)
+        if is_whole(best):
+            step = state.best_step
+            load_hugging_face(setup.model, read_weights(best))
+            log.info("the weights are those of step %d, where the held-out loss was lowest", step)
+        else:
+            log.warning("so the weights are those of step %d, the last", step)
     return save_final(
         run, model=setup.model, tokenizer=setup.data.tokenizer, step=step, facts=setup.facts
     )

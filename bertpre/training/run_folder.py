@@ -67,15 +67,21 @@ def newest_whole_checkpoint(run: Path) -> Path | None:
     """
     folders = sorted((run / "checkpoints").glob("step-*"), reverse=True)
     for folder in folders:
-        try:
-            check_files(folder, read_manifest(folder, "checkpoint"), content=True)
-        except DataFormatError as error:
-            log.warning("%s; this checkpoint is passed over", error.message)
-            continue
-        return folder
+        if is_whole(folder):
+            return folder
     if folders:
         log.warning("%s: none of %d checkpoints is whole", run, len(folders))
     return None
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Tell whether every file of a checkpoint is as its manifest says; warn if not."""
+    try:
+        check_files(checkpoint, read_manifest(checkpoint, "checkpoint"), content=True)
+    except DataFormatError as error:
+        log.warning("%s; this checkpoint is passed over", error.message)
+        return False
+    return True
 
 
 def remove_old_checkpoints(run: Path, *, keep: int, kept_steps: Collection[int | None]) -> None:

@@ -47,6 +47,7 @@ class Setup:
         base_spec: how training masks are drawn, but for a rate that moves.
         micro_batch_size: examples in one forward pass.
         max_steps, warmup_steps: of the run.
+        batch_ramp_steps: over which the batch grows, if it does.
         ranks: the processes that train together.
         unigram_loss: what guessing by word frequency reaches on the held-out examples.
         matmul_peak: operations a second that the device reaches in matrix products.
@@ -64,6 +65,7 @@ class Setup:
     micro_batch_size: int
     max_steps: int
     warmup_steps: int
+    batch_ramp_steps: int
     ranks: Ranks
     unigram_loss: float | None
     matmul_peak: float
@@ -86,6 +88,7 @@ class Setup:
         return {
             "max_steps": self.max_steps,
             "warmup_steps": self.warmup_steps,
+            "batch_ramp_steps": self.batch_ramp_steps,
             "micro_batch_size": self.micro_batch_size,
         }
 
@@ -160,8 +163,8 @@ class Setup:
         """Return the examples of the update that follows ``step`` updates, over all ranks."""
         options = self.options
         initial = options.initial_global_batch_size or options.global_batch_size
-        num_steps = max(1, round(options.batch_ramp_ratio * self.max_steps))
-        return round(ramp(step, initial, options.global_batch_size, num_steps=num_steps))
+        final, num_steps = options.global_batch_size, self.batch_ramp_steps
+        return round(ramp(step, initial, final, num_steps=num_steps))
 
     def mask_spec(self, step: int) -> MaskSpec:
         """Return how masks are drawn in the update that follows ``step`` updates."""
@@ -217,6 +220,7 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         base_spec = replace(base_spec, probability=options.mlm_probability)
     decided = plan.decided or {}
     warmup_steps = round(options.schedule.warmup_ratio * max_steps)
+    batch_ramp_steps = max(1, round(options.batch_ramp_ratio * max_steps))
     return Setup(
         data=data,
         model=model,
@@ -229,6 +233,7 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         micro_batch_size=_micro_batch_size(options, data, decided.get("micro_batch_size")),
         max_steps=max_steps,
         warmup_steps=decided.get("warmup_steps", warmup_steps),
+        batch_ramp_steps=decided.get("batch_ramp_steps", batch_ramp_steps),
         ranks=ranks,
         unigram_loss=unigram_loss(data),
         matmul_peak=matmul_peak(device, precision),

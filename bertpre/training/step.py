@@ -131,8 +131,9 @@ def train_step(
         raise TrainingError(
             f"update {step + 1}: MLM loss {losses.mlm_loss}, NSP loss {losses.nsp_loss}, gradient "
             f"norm {grad_norm}; expected finite numbers; the weights are as before the update",
-            "lower pretrain.optimizer.learning_rate, or train with --precision fp32; checkpoints "
-            "that are there are intact",
+            ("" if precision == "fp32" else "go on with --precision fp32, or ")
+            + "start another run with a lower pretrain.optimizer.learning_rate, with --init-from "
+            "from what this one has saved if that is still good; its checkpoints are intact",
         )
     optimizer.step()
     return StepResult(losses, grad_norm, sums.num_tokens, loss_scale)

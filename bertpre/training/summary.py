@@ -74,12 +74,7 @@ def _warn_of_idle_stopping(setup: Setup) -> None:
     if patience is None:
         return
     num_evals = -(-setup.max_steps // every)
-    if not len(setup.data.held_out):
-        log.warning(
-            "pretrain.early_stopping_evals: nothing is held out, so the run goes to its last step; "
-            "rerun make-data with a make_data.eval_fraction above 0"
-        )
-    elif num_evals < patience + 2:  # the first is a gain, and after the last nothing is left
+    if num_evals < patience + 2:  # the first is a gain, and after the last nothing is left
         log.warning(
             "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run of %d "
             "before its last step; set pretrain.eval_every_steps, now %d of %d, to %d or less",

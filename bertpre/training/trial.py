@@ -1,8 +1,10 @@
 """What can only be tried before a run: how fast it is, and how much fits on the device."""
 
 import itertools
+import logging
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +19,25 @@ from bertpre.training.metrics import draw_curves
 from bertpre.training.setup import Setup, first_state
 from bertpre.training.step import accumulate_gradients, evaluate
 
+log = logging.getLogger(__name__)
+
 _UNTIMED_UPDATES, _TIMED_UPDATES = 3, 20
+# Of the hours: after it, a trial of slow updates ends with those that it has.
+_LONGEST_TRIAL = 0.05
 
 
-def steps_within(hours: float, setup: Setup) -> int:
+def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) -> int | None:
     """Return how many updates fit in a time, with evaluations and saves, by trying some.
 
     Leaves the model trained a little: set it up again afterwards.
 
     Args:
-        hours: for the whole run.
+        hours: for the whole run, with this trial.
         setup: of a run that is longer than the trial.
+        should_stop: asked after each update.
+
+    Returns:
+        The number of updates; None if told to stop.
 
     Raises:
         ConfigError: not even one update fits.
@@ -42,21 +52,34 @@ def steps_within(hours: float, setup: Setup) -> int:
         rank=setup.ranks.rank,
         num_ranks=setup.ranks.size,
     )
-    state, start = first_state(setup), time.monotonic()
+    most = _UNTIMED_UPDATES + _TIMED_UPDATES
+    log.info("measuring the speed: up to %d updates, which do not count", most)
+    state, trial_start = first_state(setup), time.monotonic()
+    taken: list[float] = []  # seconds of each update
     with closing(batches):
-        for step, batch in zip(range(_UNTIMED_UPDATES + _TIMED_UPDATES), batches, strict=False):
-            if step == _UNTIMED_UPDATES:
-                start = time.monotonic()
-            setup.update(batch, replace(state, cursor=Cursor(step=step)))
-    seconds = (time.monotonic() - start) / _TIMED_UPDATES
+        while len(taken) < most:
+            start = time.monotonic()
+            setup.update(next(batches), replace(state, cursor=Cursor(step=len(taken))))
+            taken.append(time.monotonic() - start)
+            is_late = sum(taken) > _LONGEST_TRIAL * hours * 3600
+            # All processes must decide the same.
+            stopped, late = setup.ranks.sum_numbers([should_stop(), is_late], setup.device)
+            if stopped:
+                return None
+            if late and len(taken) > 1:
+                break
+    timed = taken[_UNTIMED_UPDATES:] or taken[-1:]
+    seconds = sum(timed) / len(timed)
     seconds += _evaluation_seconds(setup) / setup.options.eval_every_steps
     seconds += _save_seconds(setup) / setup.options.save_every_steps
-    # All processes must decide the same.
-    (total,) = setup.ranks.sum_numbers([seconds], setup.device)
-    steps = int(hours * 3600 / (total / setup.ranks.size))
+    left = hours * 3600 - (time.monotonic() - trial_start)
+    total, left_of_all = setup.ranks.sum_numbers([seconds, left], setup.device)
+    seconds = total / setup.ranks.size
+    steps = int(left_of_all / setup.ranks.size / seconds)
     if steps < 1:
         raise ConfigError(
-            f"pretrain.max_hours: {hours:g}, but one update takes {seconds:.1f} seconds",
+            f"pretrain.max_hours: {hours:g}, but one update takes {seconds:.1f} seconds, after "
+            f"{sum(taken):.1f} that measuring it took",
             "raise it, or make the batch or the model smaller",
         )
     return steps

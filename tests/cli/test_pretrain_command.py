@@ -95,6 +95,26 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     assert f"stopped after step {step}; saved {checkpoint}; the same command goes on" in stderr
 
 
+def test_a_signal_while_the_speed_is_measured_stops_before_the_first_update(
+    tmp_path: Path, tiny_data: Path, config_file: Path
+) -> None:
+    command = [
+        sys.executable, "-m", "bertpre", "pretrain", "--data", tiny_data,
+        "--output", tmp_path / "run", "--config", config_file, "--max-hours", "1",
+        "--set", "pretrain.global_batch_size=4096",
+    ]  # fmt: skip
+    with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=60)
+
+    assert first == "measuring the speed: up to 23 updates, which do not count\n"
+    assert process.returncode == 143
+    assert rest.endswith("stopped before the first update: nothing was written\n")
+    assert not (tmp_path / "run").exists()
+
+
 def test_faults_are_found_before_pytorch_is_imported(
     tmp_path: Path, tiny_data: Path, config_file: Path
 ) -> None:

@@ -155,6 +155,11 @@ def test_all_problems_are_reported_at_once(write):
         ("model.norm=[pre]", "model.norm: input should be 'post' or 'pre'"),
         ("make_data.dupe_factor=x", "make_data.dupe_factor: input should be a valid integer"),
         (
+            "pretrain.micro_batch_size=0",
+            "pretrain.micro_batch_size: input should be greater than or equal to 1, or input "
+            "should be 'auto', found 0",
+        ),
+        (
             "finetune.text_column=1.5",
             "finetune.text_column: input should be a valid string, or input should be a valid "
             "integer, found 1.5",

@@ -15,6 +15,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 # Scripts and stored config.yaml files rely on these names: change them knowingly.
 FREE_NAMES = """
 make_data.workers
+pretrain.gradient_checkpointing
 pretrain.micro_batch_size pretrain.stop_after_hours pretrain.init_from
 pretrain.device pretrain.precision pretrain.compile pretrain.deterministic pretrain.tensorboard
 pretrain.log_every_steps pretrain.eval_every_steps pretrain.save_every_steps
@@ -54,7 +55,7 @@ pretrain.optimizer.name pretrain.optimizer.momentum
 pretrain.schedule.name pretrain.schedule.warmup_ratio pretrain.schedule.decay_ratio
 pretrain.max_epochs pretrain.max_tokens pretrain.max_hours pretrain.early_stopping_evals
 pretrain.initial_global_batch_size pretrain.batch_ramp_ratio pretrain.final_mlm_probability
-pretrain.reset_embeddings pretrain.gradient_checkpointing
+pretrain.reset_embeddings
 pretrain.max_steps pretrain.global_batch_size pretrain.mlm_probability
 finetune.task finetune.format finetune.text_column finetune.pair_column finetune.label_column
 finetune.label_separator finetune.header finetune.quoting finetune.encoding

@@ -116,6 +116,27 @@ def test_killed_processes_go_on_to_the_same_bits(
         assert torch.equal(value, weights[1][name]), name
 
 
+def test_a_process_that_is_killed_ends_the_others_with_a_message(
+    tmp_path: Path, tiny_data: Path, no_dropout: Path
+) -> None:
+    output = tmp_path / "run"
+    process = start(
+        2, "--data", tiny_data, "--config", no_dropout, "--output", output,
+        "--set", "pretrain.max_steps=100000",
+    )  # fmt: skip
+    while not list((output / "checkpoints").glob("step-*/manifest.json")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(children(process.pid)[-1], signal.SIGKILL)
+    _, stderr = process.communicate(timeout=60)
+
+    assert process.returncode != 0
+    assert "has lost the others: " in stderr
+    assert "the same command goes on from the last checkpoint" in " ".join(stderr.split())
+    assert "[rank0]: Traceback" not in stderr
+    assert "[rank1]: Traceback" not in stderr
+
+
 def test_a_signal_stops_all_processes_after_one_checkpoint(
     tmp_path: Path, tiny_data: Path, no_dropout: Path
 ) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from bertpre.config.schema import BuildVocab, Config, MakeData, Model
 from bertpre.data.make_data import make_data
-from bertpre.errors import CheckpointError, ConfigError
+from bertpre.errors import CheckpointError, ConfigError, DataFormatError
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.text.vocabulary import build_vocab
 from bertpre.training.checks import checkpoint_shape
@@ -149,6 +149,34 @@ def test_another_shape_is_refused_with_both_values(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_checkpoint_is_not_overwritten_by_the_run_that_starts_from_it(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, source: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(source, run)
+    config = frozen(tiny_config, init_from=str(run))
+
+    with pytest.raises(ConfigError, match=r"run: --overwrite would remove .*run/final, from which"):
+        pretrain(tiny_data, output=run, config=config, overwrite=True)
+
+    assert load_file(run / "final/model.safetensors")
+
+
+def test_damaged_weights_are_not_started_from(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, source: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(source / "final", damaged)
+    content = bytearray((damaged / "model.safetensors").read_bytes())
+    content[-100] ^= 64
+    (damaged / "model.safetensors").write_bytes(content)
+
+    with pytest.raises(DataFormatError, match=r"model\.safetensors: damaged: its sha256 is"):
+        pretrain(
+            tiny_data, output=tmp_path / "run", config=frozen(tiny_config, init_from=str(damaged))
+        )
+
+
 def test_resetting_without_a_checkpoint_is_refused(
     tmp_path: Path, tiny_data: Path, tiny_config: Config
 ) -> None:
@@ -192,6 +220,34 @@ def test_a_resumed_run_must_start_from_the_same_weights(
     assert again.was_finished
     with pytest.raises(ConfigError, match=r"init_from: was '[0-9a-f]+.*now None"):
         pretrain(tiny_data, output=tmp_path / "run", config=frozen(tiny_config))
+
+
+def test_a_run_goes_on_without_the_weights_that_it_began_with(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, source: Path
+) -> None:
+    first = tmp_path / "first"
+    shutil.copytree(source, first)
+    config = replace(tiny_config, pretrain=replace(tiny_config.pretrain, init_from=str(first)))
+    pretrain(tiny_data, output=tmp_path / "twin", config=config)
+    seen: list[Any] = []
+    pretrain(
+        tiny_data, output=tmp_path / "run", config=config, should_stop=lambda: len(seen) > 4,
+        on_event=seen.append,
+    )  # fmt: skip
+    shutil.rmtree(first)
+
+    shape = checkpoint_shape(first, run=tmp_path / "run")
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    assert shape["hidden_size"] == tiny_config.model.hidden_size
+    assert result.is_finished
+    name = "final/model.safetensors"
+    assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "twin" / name).read_bytes()
+    with pytest.raises(CheckpointError, match="first: there is no such folder"):
+        pretrain(tiny_data, output=tmp_path / "new", config=config)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(CheckpointError, match="first: there is no such folder"):
+        pretrain(tiny_data, output=tmp_path / "run", config=config)
 
 
 def test_the_shape_of_what_is_no_checkpoint_is_an_error(tmp_path: Path) -> None:

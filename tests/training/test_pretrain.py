@@ -260,6 +260,19 @@ def test_how_often_things_are_saved_may_change(
     assert kept == {f"step-{step:08d}" for step in (best, 11, 12)}
 
 
+def test_gradient_checkpointing_may_be_turned_on_later_and_changes_no_bit(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, unbroken: Path
+) -> None:
+    assert tiny_config.model.hidden_dropout_prob > 0  # whose masks are drawn a second time
+    run_to(5, tiny_data, tmp_path / "run", tiny_config)
+
+    pretrain(
+        tiny_data, output=tmp_path / "run", config=changed(tiny_config, gradient_checkpointing=True)
+    )
+
+    assert weights(tmp_path / "run") == weights(unbroken)
+
+
 def test_another_micro_batch_size_is_allowed_and_said(
     tmp_path: Path, tiny_data: Path, tiny_config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:

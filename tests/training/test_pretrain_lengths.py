@@ -10,8 +10,10 @@ import yaml
 
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Config, MakeData, Schedule
+from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError
+from bertpre.model.heads import BertForPreTraining
 from bertpre.training import checkpoint, trial
 from bertpre.training import pretrain as pretrain_module
 from bertpre.training.metrics import read_metrics
@@ -53,8 +55,8 @@ def test_hours_decide_the_steps_once_and_change_no_bit(
     real = pretrain_module.steps_within
     tried = []
 
-    def ten_steps(hours: float, setup: Any) -> int:
-        tried.append(real(hours, setup))
+    def ten_steps(hours: float, setup: Any, should_stop: Any) -> int:
+        tried.append(real(hours, setup, lambda: False))
         return 10
 
     monkeypatch.setattr(pretrain_module, "steps_within", ten_steps)
@@ -70,6 +72,17 @@ def test_hours_decide_the_steps_once_and_change_no_bit(
     assert len(tried) == 1
     assert tried[0] > 1000  # an update takes milliseconds
     assert weights(run) == weights(twin)
+
+
+def test_a_run_that_is_stopped_while_its_speed_is_measured_leaves_nothing(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(tiny_config, max_steps=None, max_hours=1.0)
+
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config, should_stop=lambda: True)
+
+    assert result == PretrainResult(None, 0, False)
+    assert not (tmp_path / "run").exists()
 
 
 def test_too_little_time_for_one_update_is_refused(
@@ -139,21 +152,30 @@ def test_early_stopping_that_cannot_act_is_a_warning(
     assert advice is None or said[0].endswith(f"{advice} or less")
 
 
-def test_early_stopping_without_held_out_data_is_a_warning(
-    tmp_path: Path,
-    tiny_corpus: Path,
-    tiny_tokenizer: Path,
-    tiny_config: Config,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    options = MakeData(max_seq_length=48, eval_fraction=0.0, workers=1)
-    make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "data", config=options)
-    config = changed(tiny_config, early_stopping_evals=1)
+@pytest.mark.parametrize("damage", ["a bit", "all"])
+def test_early_stopping_does_not_end_with_damaged_weights(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, damage: str,
+) -> None:  # fmt: skip
+    with_losses(monkeypatch, [5.0, 4.0, 4.5, 4.0])
+    options = {"eval_every_steps": 2, "save_every_steps": 100, "early_stopping_evals": 2}
+    run, config = tmp_path / "run", changed(tiny_config, **options)
+    pretrain(tiny_data, output=run, config=config)
+    shutil.rmtree(run / "final")  # as if killed before it was written
+    best, last = (run / "checkpoints" / f"step-0000000{step}" for step in (4, 8))
+    if damage == "all":
+        shutil.rmtree(best)
+    else:
+        content = bytearray((best / "model.safetensors").read_bytes())
+        content[-100] ^= 64
+        (best / "model.safetensors").write_bytes(content)
 
-    pretrain(tmp_path / "data", output=tmp_path / "run", config=config, dry_run=True)
+    result = pretrain(tiny_data, output=run, config=config)
 
-    assert "early_stopping_evals: nothing is held out, so the run goes to its last" in caplog.text
-    assert "make_data.eval_fraction above 0" in caplog.text
+    assert result.is_finished
+    assert weights(run) == (last / "model.safetensors").read_bytes()
+    assert "step-00000004" in caplog.text
+    assert "so the weights are those of step 8, the last" in caplog.text
 
 
 def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
@@ -193,6 +215,22 @@ def test_a_longer_run_is_the_one_that_was_long_from_the_start(
     assert stored["decided"]["max_steps"] == 16
 
 
+def test_a_batch_grows_no_slower_when_the_run_is_made_longer(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(
+        tiny_config, schedule=Schedule(name="constant"),
+        initial_global_batch_size=2, batch_ramp_ratio=0.75,
+    )  # fmt: skip
+    pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    pretrain(tiny_data, output=tmp_path / "run", config=config, extend_to=20)
+
+    # 2, 3, 3, 4, 5, 5, 6, 7, 7 while it grows, over 0.75 of 12 updates, then 11 of 8.
+    examples = len(read_examples(tiny_data))
+    assert read_metrics(tmp_path / "run")[-1]["epoch"] == round((42 + 11 * 8) / examples, 4)
+
+
 def test_wsd_keeps_the_checkpoint_before_its_fall(
     tmp_path: Path, tiny_data: Path, tiny_config: Config
 ) -> None:
@@ -215,6 +253,10 @@ def test_what_cannot_be_extended_is_refused(
         pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
     constant = changed(tiny_config, schedule=Schedule(name="constant"))
     pretrain(tiny_data, output=tmp_path / "constant", config=constant)
+    moving = changed(constant, final_mlm_probability=0.3)
+    pretrain(tiny_data, output=tmp_path / "moving", config=moving)
+    with pytest.raises(ConfigError, match="--extend-to 20: the mask rate moves over the whole run"):
+        pretrain(tiny_data, output=tmp_path / "moving", config=moving, extend_to=20)
     with pytest.raises(ConfigError, match="--extend-to 11: the run has 12 steps"):
         pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=11)
     shutil.rmtree(tmp_path / "constant" / "checkpoints")
@@ -241,14 +283,16 @@ def test_batch_and_mask_rate_may_grow_and_resume_is_exact(
     assert weights(run) == weights(twin)
     assert seen[0]["updates"] == "12 of 2 to 8 examples (2 forward passes each)"
     assert seen[0]["objective"].startswith("mlm-nsp, 15% to 40% predicted")
+    epochs, tokens = seen[0]["epochs"].removesuffix(" tokens").split(", ")
+    assert float(epochs) == pytest.approx(75 / len(read_examples(tiny_data)), abs=0.005)
+    seen_tokens = read_metrics(twin)[-1]["tokens_seen"]
+    assert float(tokens.replace(",", "")) == pytest.approx(seen_tokens, rel=0.1)
     # 2, 3, 4, 5, 6, 7 while it grows, then 8: 75 examples.
     examples = len(read_examples(tiny_data))
     assert read_metrics(twin)[-1]["epoch"] == round(75 / examples, 4)
 
 
 def read_examples(data: Path) -> Any:
-    from bertpre.data.dataset import PretrainingData
-
     return PretrainingData(data).records
 
 
@@ -276,6 +320,31 @@ def test_a_save_that_would_fill_the_disk_is_refused_and_older_ones_stay(
     assert steps_saved(tmp_path / "run") == [4]
 
 
+def test_a_disk_that_will_be_full_is_warned_of_before_the_first_update(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+
+    with pytest.raises(CheckpointError):
+        stop_at(1, tiny_data, tmp_path / "run", tiny_config)
+
+    warnings = [record for record in caplog.records if "MB are free, but" in record.message]
+    weights_bytes = 4 * sum(p.numel() for p in built(tiny_data, tiny_config).parameters())
+    # Weights and two moments; three that stay, the best, and one that is being written.
+    megabytes = f"{5 * 3 * weights_bytes / 1e6:,.0f}"
+    assert [record.message.split(": ", 1)[1] for record in warnings] == [
+        f"0 MB are free, but the checkpoints to come take up to {megabytes} MB; make room, or "
+        "lower pretrain.keep_checkpoints"
+    ]
+
+
+def built(data: Path, config: Config) -> BertForPreTraining:
+    vocab_size = PretrainingData(data).tokenizer.vocab_size
+    return BertForPreTraining(config.model, vocab_size=vocab_size, with_nsp=True)
+
+
 def test_the_same_extension_again_goes_on_or_is_finished(
     tmp_path: Path, tiny_data: Path, tiny_config: Config
 ) -> None:
@@ -293,6 +362,19 @@ def test_the_same_extension_again_goes_on_or_is_finished(
 
     assert (again.step, again.was_finished) == (16, False)
     assert (finished.step, finished.was_finished) == (16, True)
+
+
+def test_early_stopping_without_anything_held_out_is_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, tiny_config: Config
+) -> None:
+    options = MakeData(max_seq_length=32, objective="mlm", eval_fraction=0, workers=1)
+    make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "data", config=options)
+
+    with pytest.raises(ConfigError, match=r"early_stopping_evals: 2, but .*data holds no example"):
+        pretrain(
+            tmp_path / "data", output=tmp_path / "run",
+            config=changed(tiny_config, early_stopping_evals=2),
+        )  # fmt: skip
 
 
 def test_a_run_that_ended_early_says_where(

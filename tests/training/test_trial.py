@@ -42,3 +42,43 @@ def test_the_largest_micro_batch_that_fits_is_found(
 
     assert trial.largest_micro_batch(setup) == found
     assert max(tried) <= 24
+
+
+def with_slow_updates(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let the updates take so long, by a clock of their own; returns the steps that are tried."""
+    now, tried = [0.0], []
+
+    def update(setup, batch, state):
+        tried.append(state.cursor.step)
+        now[0] += seconds[min(len(tried), len(seconds)) - 1]
+
+    monkeypatch.setattr(trial.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Setup, "update", update)
+    monkeypatch.setattr(trial, "_evaluation_seconds", lambda setup: 0.0)
+    monkeypatch.setattr(trial, "_save_seconds", lambda setup: 0.0)
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("seconds", "num_tried", "steps"),
+    [
+        ([9.0, 2.0, 2.0, 1.0], 23, 3600 - 33),  # what is slow at the start is not counted on
+        ([30.0, 20.0, 20.0, 40.0], 6, (3600 - 190) // 40),  # 5 % of an hour: 180 seconds
+        ([90.0, 100.0], 2, (3600 - 190) // 100),
+        ([1000.0], 2, (3600 - 2000) // 1000),
+    ],
+)
+def test_a_trial_takes_a_small_part_of_the_hours(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, seconds: list[float], num_tried: int, steps: int
+) -> None:
+    tried = with_slow_updates(seconds, monkeypatch)
+
+    assert trial.steps_within(1.0, setup, lambda: False) == steps
+    assert tried == list(range(num_tried))
+
+
+def test_a_trial_ends_when_told_to_stop(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = with_slow_updates([1.0], monkeypatch)
+
+    assert trial.steps_within(1.0, setup, lambda: len(tried) == 4) is None
+    assert tried == [0, 1, 2, 3]
