@@ -14,6 +14,7 @@ from bertpre.data.loader import Cursor, training_batches
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.compiling import compile_layers
+from bertpre.training.metrics import read_metrics
 from bertpre.training.pretrain import pretrain
 from bertpre.training.step import accumulate_gradients
 
@@ -65,6 +66,23 @@ def test_compiled_layers_give_the_same_gradients_after_a_handful_of_compilations
     assert 1 <= logged[-1] <= 6
     assert logged[-1] == logged[len(logged) // 2]
     assert caplog.messages[0].startswith("compiled part 1 of the layers in ")
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_a_compiled_run_with_dropout_learns_after_a_handful_of_compilations(
+    tiny_data: Path, tiny_config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bertpre")
+    config = replace(tiny_config, pretrain=replace(tiny_config.pretrain, compile=True))
+
+    result = pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    losses = [row["mlm_loss"] for row in read_metrics(tmp_path / "run")]
+    assert result.is_finished
+    assert losses[-1] < losses[0]
+    assert 1 <= sum("compiled part" in message for message in caplog.messages) <= 6
 
 
 @pytest.mark.gpu
