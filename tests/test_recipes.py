@@ -30,6 +30,7 @@ def load(name: str, *sets: str) -> Config:
     ("recipe", "sample"),
     [
         ("dna", "dna.txt"),
+        ("laptop", "sentences.txt"),
         ("low-resource", "sentences.txt"),
         ("chinese", "chinese.txt"),
         ("anonymised", "anonymised.tsv"),

@@ -132,7 +132,8 @@ def command(
 
     from bertpre.cli import render
     from bertpre.data.make_data import make_data
-    from bertpre.data.reuse import index_tokens, make_part, merge_parts
+    from bertpre.data.parts import make_part
+    from bertpre.data.reuse import index_tokens, merge_parts
     from bertpre.data.samples import decode_examples
     from bertpre.data.tokenizing import Part
 

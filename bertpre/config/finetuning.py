@@ -131,8 +131,11 @@ class Finetune:
         "loss; default: never.",
         ge=1,
     )
-    pooling: Literal["auto", "cls", "mean"] = option(
-        "auto", "What the head sees: the CLS pooler or the mean; auto: cls if NSP trained it."
+    pooling: Literal["auto", "cls", "mean", "compare"] = option(
+        "auto",
+        "What the head sees: the CLS pooler; the mean of the tokens; or, of pairs, the means of "
+        "both texts, their difference and product. auto: cls if NSP trained it, else compare for "
+        "pairs and mean for single texts.",
     )
     from_scratch: Bool = option(
         False, "Start from random weights of the same shape, to see what pretraining gives."

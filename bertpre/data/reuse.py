@@ -5,22 +5,14 @@ alone: any may be deleted or moved without the others, and links take no disk.
 """
 
 import contextlib
-import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import (
-    check_files,
-    fingerprint,
-    read_manifest,
-    stage_folder,
-    write_manifest,
-)
+from bertpre.artefacts import fingerprint, stage_folder
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.data.dataset import PretrainingData
@@ -28,36 +20,17 @@ from bertpre.data.make_data import (
     check_export,
     check_options,
     finish_data,
-    input_state,
     make_folder,
     stored_options,
     write_export,
 )
+from bertpre.data.parts import read_parts
 from bertpre.data.report import DataReport
-from bertpre.data.tokenizing import Part, tokenize_corpus
 from bertpre.errors import ConfigError, DataFormatError
-from bertpre.text.corpus import read_documents
 from bertpre.text.corpus_report import CorpusReport
 from bertpre.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartReport:
-    """What `make_part` made.
-
-    Attributes:
-        part: which share of the corpus.
-        shards: that the whole corpus has.
-        own_shards: that are in this part.
-        corpus: what was read, which is all of it.
-    """
-
-    part: Part
-    shards: int
-    own_shards: int
-    corpus: CorpusReport
 
 
 class _Source(NamedTuple):
@@ -68,70 +41,6 @@ class _Source(NamedTuple):
     text: dict[str, Any]
     word_segmenter: str
     fingerprints: list[str]
-
-
-def make_part(
-    inputs: Sequence[str | Path],
-    *,
-    tokenizer: str | Path,
-    output: str | Path,
-    part: Part,
-    config: MakeData | None = None,
-    overwrite: bool = False,
-    on_progress: Callable[[int, int | None], None] | None = None,
-) -> PartReport:
-    """Tokenise one share of a corpus; `merge_parts` makes a data folder of all of them.
-
-    Each part reads the whole text, which takes a fraction of the time of tokenising it.
-
-    Args:
-        inputs: files or folders of text, the same for each part.
-        tokenizer: a tokenizer folder.
-        output: the folder to make.
-        part: which share.
-        config: how text is read; what concerns examples is not looked at.
-        overwrite: replace a finished folder.
-        on_progress: told the bytes read on disk so far, and in all.
-
-    Raises:
-        BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
-    """
-    config = config or MakeData()
-    check_options(config)
-    loaded = Tokenizer.load(tokenizer)
-    text = stored_options(config)["text"]
-    state = [text, config.word_segmenter, *part, loaded.fingerprint, input_state(inputs, config)]
-    identity = fingerprint(state)
-    with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
-        loaded.save_files(make_folder(work / "tokenizer"))
-        corpus, digest = CorpusReport(), hashlib.sha256()
-        documents = read_documents(
-            inputs, config.text, kmer=loaded.kmer, report=corpus, on_progress=on_progress
-        )
-        num_shards = tokenize_corpus(
-            _watched((document.sentences for document in documents), digest.update),
-            loaded,
-            tokenizer_folder=work / "tokenizer",
-            folder=make_folder(work / "tokens"),
-            workers=config.workers or os.cpu_count() or 1,
-            segmenter=config.word_segmenter,
-            part=part,
-        )
-        content = {
-            "part": part.number,
-            "of": part.of,
-            "shards": num_shards,
-            "text_sha256": digest.hexdigest(),
-            "text": text,
-            "word_segmenter": config.word_segmenter,
-            "tokenizer": loaded.fingerprint,
-            "corpus": asdict(corpus),
-            # Of examples, which --merge makes: so that it can say what differs there.
-            "options": stored_options(config),
-        }
-        write_manifest(work, "part", content)
-    own = sum(part.has(shard) for shard in range(num_shards))
-    return PartReport(part=part, shards=num_shards, own_shards=own, corpus=corpus)
 
 
 def merge_parts(
@@ -154,34 +63,8 @@ def merge_parts(
     Raises:
         BertpreError: a part is missing, damaged or of another corpus; or as `make_data` does.
     """
-    manifests = {Path(part): read_manifest(Path(part), "part") for part in parts}
-    for path, manifest in manifests.items():
-        if lacking := sorted(_PART_FACTS - manifest.keys()):
-            raise DataFormatError(
-                f"{path}: another version of bertpre made this part, without {', '.join(lacking)}",
-                "make all parts again with `bertpre make-data --part`",
-            )
-    first, *rest = manifests
-    for path in rest:
-        for name in ("of", "shards", "text", "word_segmenter", "tokenizer", "text_sha256"):
-            if manifests[path][name] != manifests[first][name]:
-                raise ConfigError(
-                    f"{path}: is not a part of the corpus that {first} is a part of: "
-                    f"{_DIFFERENCES[name]}",
-                    "make all parts from the same text with the same options",
-                )
-    numbers = [manifest["part"] for manifest in manifests.values()]
-    count = manifests[first]["of"]
-    wrong = [number for number in range(1, count + 1) if numbers.count(number) != 1]
-    if wrong:
-        found = ", ".join(f"{number}/{count}" for number in sorted(numbers))
-        missing = ", ".join(f"{number}/{count}" for number in wrong)
-        raise ConfigError(
-            f"--merge needs each part once; found {found}; missing or there twice: {missing}",
-            f"name the folders of all {count} parts",
-        )
-    for path, manifest in manifests.items():
-        check_files(path, manifest, content=True)
+    manifests = read_parts(parts)
+    first = next(iter(manifests))
     source = _Source(
         folders=list(manifests),
         corpus=_read_corpus(manifests[first]["corpus"]),
@@ -258,20 +141,6 @@ def _warn_of_another_split(data: PretrainingData, config: MakeData, seed: int) -
         )
 
 
-_PART_FACTS = {
-    *("part", "of", "shards", "text_sha256", "text", "word_segmenter", "tokenizer", "corpus"),
-    "options",
-}
-_DIFFERENCES = {
-    "of": "it is one of another number of parts",
-    "shards": "it was made from another text",
-    "text": "its text was read with other options",
-    "word_segmenter": "it has another word_segmenter",
-    "tokenizer": "it has another tokenizer",
-    "text_sha256": "it was made from another text",
-}
-
-
 def _make_from(
     source: _Source,
     output: str | Path,
@@ -338,14 +207,6 @@ def _read_corpus(stored: dict[str, Any]) -> CorpusReport:
             f"the manifest's report of the corpus is of another version of bertpre ({error})",
             "tokenise the text again",
         ) from error
-
-
-def _watched(
-    documents: Iterable[tuple[str, ...]], see: Callable[[bytes], object]
-) -> Iterator[tuple[str, ...]]:
-    for sentences in documents:
-        see("\n".join([*sentences, "\n"]).encode("utf-8", "surrogatepass"))
-        yield sentences
 
 
 def _link_files(source: Path, target: Path) -> None:

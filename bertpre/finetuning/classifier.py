@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 
@@ -20,7 +20,7 @@ from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.batches import Encoder
 from bertpre.model.bert import initialize
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.heads import BertForSequenceClassification, Pooling
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.devices import Precision, PrecisionName, pick_precision
@@ -28,7 +28,6 @@ from bertpre.training.run_folder import read_model_manifest
 
 log = logging.getLogger(__name__)
 
-Pooling = Literal["cls", "mean"]
 
 # Of what does not come from a checkpoint, whatever pretraining started from: the larger weights
 # that help a narrow model there make one that starts from scratch on few rows worse.
@@ -203,13 +202,19 @@ def _fingerprint(folder: Path) -> str:
 def _pick_pooling(
     config: Finetune, facts: dict[str, Any], weights: dict[str, torch.Tensor]
 ) -> Pooling:
+    if config.pooling == "compare" and config.pair_column is None:
+        raise ConfigError(
+            "pooling: compare is for pairs of texts, but there is no second text",
+            "name its column with --pair-column, or pass --pooling mean",
+        )
     if config.pooling != "auto":
         return config.pooling
+    averaged: Pooling = "mean" if config.pair_column is None else "compare"
     if config.from_scratch:
-        return "mean"  # a random pooler is the harder start: nothing has trained it
+        return averaged  # a random pooler is the harder start: nothing has trained it
     if facts.get("kind") == "model":
-        return "cls" if facts["pooling"] == "cls" else "mean"
-    return "cls" if _has_trained_pooler(weights) else "mean"
+        return "cls" if facts["pooling"] == "cls" else averaged
+    return "cls" if _has_trained_pooler(weights) else averaged
 
 
 def _has_trained_pooler(weights: Mapping[str, torch.Tensor]) -> bool:

@@ -129,6 +129,7 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
         "pre-norm layers": raw.get("norm") == "pre",
         "sinusoidal positions": raw.get("position_embeddings") == "sinusoidal",
         "classifier on the mean of the tokens": raw.get("pooling") == "mean",
+        "classifier on the comparison of two texts": raw.get("pooling") == "compare",
     }
     named = ", ".join(reason for reason, is_so in reasons.items() if is_so)
     raise InteropError(

@@ -15,7 +15,11 @@ from torch import Tensor, nn
 from bertpre.errors import InteropError
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import FlatTokens, Layout, flatten
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    compare_segments,
+)
 from bertpre.model.loading import Model, load_model
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -133,7 +137,10 @@ class PaddedModel(nn.Module):
         pooled = None if self.bert.pooler is None else self.bert.pooler(hidden, starts)
         last_hidden_state = hidden.unflatten(0, (batch_size, length))  # (N, D) -> (B, T, D)
         if isinstance(self.model, BertForSequenceClassification):
-            if pooled is None:
+            if self.model.pooling == "compare":
+                real, second = keep.to(hidden.dtype), token_type_ids.to(hidden.dtype)
+                pooled = compare_segments(last_hidden_state, real * (1 - second), real * second)
+            elif pooled is None:
                 weights = keep[:, :, None].to(hidden.dtype)
                 pooled = (last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)
             return (self.model.classifier(pooled),)

@@ -16,6 +16,8 @@ from bertpre.model.dropout import Dropout
 from bertpre.model.flat import FlatBatch, add_filler, make_layout, round_up
 from bertpre.model.kernels import cross_entropy, linear_cross_entropy
 
+Pooling = Literal["cls", "mean", "compare"]
+
 
 class MlmHead(nn.Module):
     """Score each vocabulary entry for what stood at a masked token.
@@ -170,6 +172,29 @@ def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
     return sums / cu_seqlens.diff()[:, None]
 
 
+def compare_segments(hidden: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Put the means of two texts beside each other, and how they differ.
+
+    A shallow encoder does not find out by itself which tokens of one text the other one lacks.
+
+    Args:
+        hidden: (B, T, D).
+        first: (B, T), 1 at the tokens of the first text, else 0.
+        second: the same of the second text.
+
+    Returns:
+        (B, 4 D): the mean a of the first, the mean b of the second, |a - b| and a * b.
+
+    Source: Conneau et al. 2017, "Supervised learning of universal sentence representations from
+        natural language inference data", section 3.1.
+    """
+    a, b = (
+        (hidden * weights[:, :, None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp_min(1)
+        for weights in (first, second)
+    )  # (B, T, D) -> (B, D)
+    return torch.cat([a, b, (a - b).abs(), a * b], dim=1)
+
+
 class BertForSequenceClassification(nn.Module):
     """The encoder with a head for labels: pool, dropout, one dense layer.
 
@@ -177,7 +202,8 @@ class BertForSequenceClassification(nn.Module):
         config: the shape; ``hidden_dropout_prob`` is the head's as well.
         vocab_size: rows of the word embedding.
         num_labels: C.
-        pooling: "cls" takes the pooler's output; "mean" averages the tokens and has no pooler.
+        pooling: "cls" takes the pooler's output; "mean" averages the tokens and has no pooler;
+            nor has "compare", see `compare_segments`.
 
     Source: Devlin et al. 2018, section 4.1.
     """
@@ -188,17 +214,27 @@ class BertForSequenceClassification(nn.Module):
         *,
         vocab_size: int,
         num_labels: int,
-        pooling: Literal["cls", "mean"],
+        pooling: Pooling,
     ) -> None:
         super().__init__()
+        self.pooling = pooling
         self.bert = BertModel(config, vocab_size=vocab_size, with_pooler=pooling == "cls")
         self.dropout = Dropout(config.hidden_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        width = config.hidden_size * (4 if pooling == "compare" else 1)
+        self.classifier = nn.Linear(width, num_labels)
 
     def forward(self, batch: FlatBatch) -> Tensor:
         """Return logits (B, C)."""
         hidden, pooled = self.bert(batch)
-        if pooled is None:
+        if self.pooling == "compare":
+            layout = make_layout(
+                batch.cu_seqlens, num_tokens=len(hidden), max_length=batch.max_length
+            )
+            second = batch.token_type_ids.to(hidden.dtype)
+            pooled = compare_segments(
+                layout.pad(hidden), layout.pad(1 - second), layout.pad(second)
+            )
+        elif pooled is None:
             pooled = mean_pool(hidden, batch.cu_seqlens, batch.max_length)
         # In fp32: a number between 3 and 4 has but 64 values in bf16, and ranks would tie.
         with torch.autocast(pooled.device.type, enabled=False):

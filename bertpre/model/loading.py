@@ -36,7 +36,7 @@ def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
             config,
             vocab_size=vocab_size,
             num_labels=len(raw["id2label"]),
-            pooling="mean" if raw.get("pooling") == "mean" else "cls",
+            pooling=raw.get("pooling", "cls"),
         )
     else:
         raise CheckpointError(

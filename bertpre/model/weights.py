@@ -310,8 +310,8 @@ def _config_of(
         labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
         content["id2label"] = {str(i): label for i, label in enumerate(labels)}
         content["label2id"] = {label: i for i, label in enumerate(labels)}
-        if bert.pooler is None:
-            variant["pooling"] = "mean"
+        if model.pooling != "cls":
+            variant["pooling"] = model.pooling
     elif isinstance(model, BertModel):
         architecture = "Model"
     else:

@@ -14,7 +14,8 @@ from bertpre.config.schema import MakeData, TextOptions
 from bertpre.data import reuse, tokenizing
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
-from bertpre.data.reuse import index_tokens, make_part, merge_parts
+from bertpre.data.parts import make_part
+from bertpre.data.reuse import index_tokens, merge_parts
 from bertpre.data.tokenizing import Part
 from bertpre.errors import ConfigError, DataFormatError
 

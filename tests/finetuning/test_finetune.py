@@ -206,6 +206,10 @@ def test_dropout_is_that_of_fine_tuning_whatever_pretraining_used(tiny_checkpoin
         ("mlm", True, {"pooling": "cls"}, "cls"),
         ("mlm-nsp", True, {"pooling": "mean"}, "mean"),
         ("mlm-nsp", True, {"from_scratch": True}, "mean"),
+        ("mlm-nsp", True, {"pair_column": "other"}, "cls"),
+        ("mlm", True, {"pair_column": "other"}, "compare"),
+        ("mlm", True, {"pair_column": "other", "pooling": "mean"}, "mean"),
+        ("mlm-nsp", True, {"pair_column": "other", "from_scratch": True}, "compare"),
     ],
 )
 def test_pooling_is_cls_where_next_sentences_trained_the_pooler(
@@ -218,6 +222,11 @@ def test_pooling_is_cls_where_next_sentences_trained_the_pooler(
     assert start.pooling == expected
     model = start.build(num_outputs=3, seed=0)
     assert (model.bert.pooler is not None) == (expected == "cls")
+
+
+def test_single_texts_cannot_be_compared(tiny_checkpoint):
+    with pytest.raises(ConfigError, match=r"pooling: compare is for pairs .* — name its column"):
+        start_of(tiny_checkpoint, pooling="compare")
 
 
 def test_a_new_pooler_is_announced(make_checkpoint, caplog):

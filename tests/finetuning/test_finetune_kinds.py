@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from bertpre.artefacts import check_files, read_manifest
 from bertpre.config.schema import Finetune
@@ -140,6 +141,22 @@ def test_numbers_are_learnt_in_their_unit(numbers_model, tmp_path, pairs):
     assert metrics["baselines"]["majority"]["test"]["rmse"] == pytest.approx(2.795, abs=0.05)
     assert (numbers_model / "predicted_numbers.png").exists()
     assert read_manifest(numbers_model, "model")["classes"] == ["score"]
+
+
+def test_what_compares_pairs_predicts_as_it_was_scored(
+    tmp_path, tiny_checkpoint, pairs, pairs_recipe
+):
+    folder = tmp_path / "model"
+    config = dataclasses.replace(pairs_recipe, pooling="compare", num_epochs=3)
+    finetune(tiny_checkpoint, train=pairs, test=pairs, output=folder, config=config)
+
+    predict(folder, pairs, output=tmp_path / "out.tsv")
+
+    found = [float(row[0]) for row in rows_of(tmp_path / "out.tsv")[1:]]
+    scored = [float(row[0]) for row in rows_of(folder / "test_predictions.tsv")[1:]]
+    np.testing.assert_allclose(found, scored, rtol=1e-4)  # sums in another order
+    assert read_manifest(folder, "model")["pooling"] == "compare"
+    assert load_file(folder / "model.safetensors")["classifier.weight"].shape == (1, 4 * 32)
 
 
 def test_a_model_of_pairs_is_given_pairs(numbers_model, tmp_path, pairs):

@@ -1,5 +1,6 @@
 """What leaves bertpre computes the same elsewhere, or is refused."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -128,11 +129,18 @@ def test_a_fine_tuned_model_keeps_its_labels_and_scores(chain, tmp_path):
 def test_what_the_library_has_no_words_for_is_refused(chain, tutorial_checkpoint, tmp_path):
     recipe = Finetune(num_epochs=1, device="cpu", precision="fp32", pooling="mean")
     finetune(chain / "run", train=chain / "train.tsv", output=tmp_path / "mean", config=recipe)
+    rows = (chain / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("other\ttext\tlabel\n" + "".join(f"the cat\t{row}\n" for row in rows))
+    compared = dataclasses.replace(recipe, pooling="compare", pair_column="other")
+    finetune(chain / "run", train=pairs, output=tmp_path / "compare", config=compared)
 
     with pytest.raises(InteropError) as caught:
         export(tutorial_checkpoint, tmp_path / "out", to="huggingface")
     with pytest.raises(InteropError, match="has no classifier on the mean of the tokens"):
         export(tmp_path / "mean", tmp_path / "out", to="huggingface")
+    with pytest.raises(InteropError, match="has no classifier on the comparison of two texts"):
+        export(tmp_path / "compare", tmp_path / "out", to="huggingface")
 
     assert str(caught.value) == (
         f"{tutorial_checkpoint}/final: BERT of the transformers library has no pre-norm layers, "

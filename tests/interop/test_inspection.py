@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bertpre.artefacts import write_manifest
-from bertpre.data.reuse import make_part
+from bertpre.data.parts import make_part
 from bertpre.data.tokenizing import Part
 from bertpre.errors import DataFormatError
 from bertpre.interop.inspection import inspect

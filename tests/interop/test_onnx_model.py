@@ -97,6 +97,33 @@ def test_variants_and_mean_pooling_go_too(onnxruntime, chain, tutorial_checkpoin
 
 
 @pytest.mark.slow
+@pytest.mark.parity
+def test_a_comparison_of_pairs_goes_too(onnxruntime, chain, tmp_path):
+    rows = (chain / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    table = tmp_path / "pairs.tsv"
+    table.write_text("other\ttext\tlabel\n" + "".join(f"the cat\t{row}\n" for row in rows))
+    recipe = Finetune(
+        num_epochs=1, device="cpu", precision="fp32", pooling="compare", pair_column="other"
+    )
+    finetune(chain / "run", train=table, output=tmp_path / "compare", config=recipe)
+
+    export(tmp_path / "compare", tmp_path / "out", to="onnx")
+
+    session = onnxruntime.InferenceSession(
+        tmp_path / "out/model.onnx", providers=["CPUExecutionProvider"]
+    )
+    given = [
+        np.array([[2, 7, 9, 3, 0]]), np.array([[1, 1, 1, 1, 0]]), np.array([[0, 0, 1, 1, 0]])
+    ]  # fmt: skip
+    (logits,) = session.run(["logits"], dict(zip(onnx_model.INPUTS, given, strict=True)))
+    model = load_model(tmp_path / "compare")
+    with torch.no_grad():
+        ids, types = torch.tensor([[2, 7, 9, 3]]), torch.tensor([[0, 0, 1, 1]])
+        expected = model(flatten(ids, torch.ones(1, 4), types))
+    np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
 def test_other_outputs_are_an_error_and_leave_nothing(onnxruntime, chain, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_model, "_TOLERANCE", -1.0)
 

@@ -168,6 +168,28 @@ def test_classification_from_the_mean_has_no_pooler(
     assert model.bert.pooler is None
 
 
+def test_classification_of_a_comparison_sees_both_means_their_difference_and_product(
+    make_config: MakeConfig, randomize: Randomize, pairs
+) -> None:
+    model = BertForSequenceClassification(
+        make_config(), vocab_size=50, num_labels=4, pooling="compare"
+    )
+    randomize(model)
+
+    logits = model(pairs.flat)
+
+    hidden = model.bert.forward_padded(pairs.input_ids, pairs.attention_mask, pairs.token_type_ids)
+    for row, (values, keep, types) in enumerate(
+        zip(hidden, pairs.attention_mask.bool(), pairs.token_type_ids, strict=True)
+    ):
+        a = values[keep & (types == 0)].mean(dim=0)
+        b = values[keep & (types == 1)]
+        b = b.mean(dim=0) if len(b) > 0 else torch.zeros_like(a)
+        expected = model.classifier(torch.cat([a, b, (a - b).abs(), a * b]))
+        torch.testing.assert_close(logits[row], expected, atol=1e-5, rtol=1e-5)
+    assert model.bert.pooler is None
+
+
 def test_classification_head_drops_in_training_only(make_config: MakeConfig, pairs) -> None:
     config = make_config(hidden_dropout_prob=0.5)
     model = BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="cls")

@@ -23,6 +23,7 @@ def models(make_config, randomize):
         BertForPreTraining(config, vocab_size=50, with_nsp=False),
         BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="cls"),
         BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="mean"),
+        BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="compare"),
     ]
     for model in found:
         randomize(model)

@@ -142,6 +142,7 @@ def test_config_json_holds_hugging_face_keys(build: Build, tmp_path: Path) -> No
                 "pooling": "mean",
             },
         ),
+        ({}, "compare", {"model_type": "bertpre", "pooling": "compare"}),
         (
             {"norm": "pre"},
             "cls",
