@@ -65,7 +65,8 @@ def make_part(
 ) -> PartReport:
     """Tokenise one share of a corpus.
 
-    `bertpre.data.reuse.merge_parts` makes a data folder of all of them. Each part reads the whole text, which takes a fraction of the time of tokenising it.
+    `bertpre.data.reuse.merge_parts` makes a data folder of all of them. Each part reads
+    the whole text, which takes a fraction of the time of tokenising it.
 
     Args:
         inputs: files or folders of text, the same for each part.
