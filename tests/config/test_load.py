@@ -135,7 +135,7 @@ def test_all_problems_are_reported_at_once(write):
 
     assert lines[0] == f"{path}: 6 options are wrong:"
     assert sorted(lines[1:]) == [
-        "finetune.pooling: input should be 'auto', 'cls' or 'mean', found 'max'",
+        "finetune.pooling: input should be 'auto', 'cls', 'mean' or 'compare', found 'max'",
         "make_data.max_seq_length: input should be a valid integer, found '64'",
         "make_data.objective: input should be 'mlm-nsp', 'mlm-sop' or 'mlm', found 'nsp'",
         "model.hidden_dropout_prob: input should be less than 1, found 1.0",
