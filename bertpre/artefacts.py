@@ -268,13 +268,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 
 def check_unlocked(path: Path, what: str) -> None:
-    """Refuse what another process holds `locked`.
-
-    Any number of processes may ask at the same moment, as those of torchrun do.
-
-    Raises:
-        ConfigError: another process holds it.
-    """
+    """Raise ConfigError if another process holds it; torchrun's may all ask at once."""
     with path.open("a") as file:
         _lock(file, fcntl.LOCK_SH, what)
 
@@ -348,9 +342,7 @@ def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) ->
 def empty_folder(folder: Path, *, keep: Path) -> None:
     """Remove everything in a folder but one file."""
     for path in folder.iterdir():
-        if path == keep:
-            continue
         if path.is_dir():
             shutil.rmtree(path)
-        else:
+        elif path != keep:
             path.unlink()
