@@ -72,7 +72,7 @@ for name, module in (
 # How often a waiting thread looks again before it sleeps. By default, GNU's OpenMP, with which
 # PyTorch computes on a CPU, looks 300,000 times: beside another busy process, threads then wait for
 # one that does not run, and training is 2 to 17 times slower than on one thread. So few looks cost
-# 5 % on an idle machine.
+# 5 to 7 % on an idle machine.
 _SPINS = "3000"
 
 

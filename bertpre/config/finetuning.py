@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from bertpre.config.fields import Bool, Float, Int, option, section
+from bertpre.config.reading import TableOptions
 
 
 def _check_separator(value: str) -> str:
@@ -14,16 +15,9 @@ def _check_separator(value: str) -> str:
 
 
 @section
-class Finetune:
+class Finetune(TableOptions):
     """Checkpoint and labelled table to classifier."""
 
-    format: Literal["auto", "jsonl", "csv", "tsv", "parquet"] = option(
-        "auto", "Form of the tables; auto goes by the file name, before .gz."
-    )
-    text_column: str | Int = option("text", "Column with the text: name, or number from 1.")
-    pair_column: str | Int | None = option(
-        None, "Second column with text, for tasks on pairs: each row is read as [CLS] a [SEP] b."
-    )
     label_column: str | Int = option("label", "Column with the label: name, or number from 1.")
     task: Literal["auto", "classification", "multi-label", "regression"] = option(
         "auto",
@@ -32,16 +26,6 @@ class Finetune:
     )
     label_separator: Annotated[str, AfterValidator(_check_separator)] = option(
         ",", "What stands between the names in a multi-label cell."
-    )
-    header: Bool = option(True, "Whether csv and tsv tables start with a line of column names.")
-    quoting: Literal["auto", "none", "csv"] = option(
-        "auto",
-        "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
-        "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
-    )
-    encoding: str = option("utf-8", "Encoding of the tables, by any name that Python knows.")
-    on_bad_bytes: Literal["error", "replace", "skip"] = option(
-        "error", "What bytes that are not of the encoding do: stop, become U+FFFD, or vanish."
     )
     on_bad_rows: Literal["error", "skip"] = option(
         "error",

@@ -1,4 +1,4 @@
-"""The options of reading text, which build_vocab and make_data share."""
+"""The options of reading text and tables, which most stages share."""
 
 import re
 from typing import Annotated, Literal
@@ -21,32 +21,50 @@ def _check_sentences(value: str) -> str:
 
 
 @section
-class TextOptions:
-    """How text files are read; the same in build_vocab and make_data."""
+class RowOptions:
+    """What text and its columns are in any file."""
 
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = option(
-        "auto", "Form of the input files; auto goes by the file name, before .gz, .bz2, .xz, .zst."
-    )
     text_column: str | Int = option(
         "text",
         "Column (or jsonl field) with the text: its name, or its number from 1; "
         "a.b is field b inside field a.",
     )
     pair_column: str | Int | None = option(
-        None,
-        "Second column with text, for tables of pairs: each row becomes one example, as it is.",
+        None, "Second column with text, for pairs: each row is read as [CLS] a [SEP] b."
     )
-    header: Bool = option(True, "Whether csv and tsv files start with a line of column names.")
+    header: Bool = option(True, "Whether csv and tsv tables start with a line of column names.")
     quoting: Literal["auto", "none", "csv"] = option(
         "auto",
         "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
         "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
     )
-    encoding: str = option("utf-8", "Encoding of text files, by any name that Python knows.")
+    encoding: str = option("utf-8", "Encoding of the text, by any name that Python knows.")
     on_bad_bytes: Literal["error", "replace", "skip"] = option(
         "error",
         "What bytes that are not of the encoding do. error: stop, naming the place. "
         "replace: U+FFFD instead. skip: nothing instead. Both count them.",
+    )
+
+
+@section
+class TableOptions(RowOptions):
+    """How tables are read, of labelled rows and of rows to predict or embed."""
+
+    format: Literal["auto", "jsonl", "csv", "tsv", "parquet"] = option(
+        "auto", "Form of the tables; auto goes by the file name, before .gz."
+    )
+
+
+@section
+class TextOptions(RowOptions):
+    """How text files are read; the same in build_vocab and make_data."""
+
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = option(
+        "auto", "Form of the input files; auto goes by the file name, before .gz, .bz2, .xz, .zst."
+    )
+    pair_column: str | Int | None = option(
+        None,
+        "Second column with text, for tables of pairs: each row becomes one example, as it is.",
     )
     document: Literal["auto", "blank-line", "line", "file"] = option(
         "auto",

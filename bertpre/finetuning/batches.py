@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,38 +35,6 @@ def warn_of_unknown(num_unknown: int, num_tokens: int) -> None:
             "kind, and the casing, that the vocabulary was made from?",
             100 * num_unknown / num_tokens,
         )
-
-
-def flat_batch(rows: Sequence[npt.NDArray[np.int32]], device: torch.device) -> FlatTokens:
-    """Put sequences of token ids one after another, all of segment 0.
-
-    Args:
-        rows: the ids of each sequence, none empty.
-        device: where the batch goes.
-    """
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return _flat_tokens(np.concatenate(rows), lengths, None, device)
-
-
-def _flat_tokens(
-    ids: npt.NDArray[np.int32],
-    lengths: npt.NDArray[np.int64],
-    second_starts: npt.NDArray[np.int64] | None,
-    device: torch.device,
-) -> FlatTokens:
-    ends = np.cumsum(lengths)
-    positions = np.arange(len(ids), dtype=np.int64) - np.repeat(ends - lengths, lengths)
-    if second_starts is None:
-        segments = np.zeros(len(ids), dtype=np.int64)
-    else:
-        segments = (positions >= np.repeat(second_starts, lengths)).astype(np.int64)
-    return FlatTokens(
-        input_ids=torch.from_numpy(ids.astype(np.int64)).to(device),
-        token_type_ids=torch.from_numpy(segments).to(device),
-        position_ids=torch.from_numpy(positions).to(device),
-        cu_seqlens=torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)).to(device),
-        max_length=int(lengths.max()),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,9 +90,19 @@ class EncodedTexts:
     def batch(self, sequences: Ids, device: torch.device) -> FlatTokens:
         """Put sequences together, in the order asked for."""
         lengths = self.starts[sequences + 1] - self.starts[sequences]
-        shifts = self.starts[sequences] - (np.cumsum(lengths) - lengths)
-        places = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
-        return _flat_tokens(self.input_ids[places], lengths, self.second_starts[sequences], device)
+        ends = np.cumsum(lengths)
+        # Where each token is in its sequence, and all of them in the table.
+        positions = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+        places = positions + np.repeat(self.starts[sequences], lengths)
+        segments = positions >= np.repeat(self.second_starts[sequences], lengths)
+        cu_seqlens = np.concatenate([[0], ends]).astype(np.int32)
+        return FlatTokens(
+            input_ids=torch.from_numpy(self.input_ids[places].astype(np.int64)).to(device),
+            token_type_ids=torch.from_numpy(segments.astype(np.int64)).to(device),
+            position_ids=torch.from_numpy(positions).to(device),
+            cu_seqlens=torch.from_numpy(cu_seqlens).to(device),
+            max_length=int(lengths.max()),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.config.schema import Embed, Finetune
+from bertpre.config.reading import TableOptions
+from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import (
     Kind,
@@ -161,7 +162,7 @@ def read_table(
 
 
 def read_texts(
-    path: str | Path, config: Finetune | Embed, *, on_bad: Callable[[RowError], None] | None = None
+    path: str | Path, config: TableOptions, *, on_bad: Callable[[RowError], None] | None = None
 ) -> Iterator[Row]:
     """Read the text or the pair of every row, whatever else the table holds; it may be empty.
 
@@ -222,7 +223,7 @@ def _check_is_on_disk(path: Path) -> None:
 
 def _rows(
     path: str | Path,
-    config: Finetune | Embed,
+    config: TableOptions,
     columns: Sequence[str | int],
     *,
     on_bad: Callable[[RowError], None] | None,

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from bertpre.config.schema import TextOptions
-from bertpre.text.duplicates import Digest, DistinctSketch, hash_text
+from bertpre.text.duplicates import DistinctSketch, hash_bytes, hash_text
 from bertpre.text.sentences import Record
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class LineCounter:
     def __init__(self, report: CorpusReport) -> None:
         self._report = report
         self._lines, self._documents = DistinctSketch(), DistinctSketch()
-        self._document: Digest | None = None
+        self._document = b""  # the hash of those of its lines
         self._waiting: list[str] = []
 
     def add(self, record: Record) -> None:
@@ -92,16 +92,15 @@ class LineCounter:
                 report.control_characters += len(_CONTROLS.findall(text))
         digests = list(map(hash_text, texts))
         self._lines.add(digests)
-        self._document = self._document or Digest()
-        self._document.add(digests)
+        self._document = hash_bytes(self._document + b"".join(digests))
         texts.clear()
 
     def _close_document(self) -> None:
         if self._waiting:
             self._count()
-        if self._document is not None:
-            self._documents.add([self._document.value()])
-        self._document = None
+        if self._document:
+            self._documents.add([self._document])
+        self._document = b""
 
 
 class SentenceCounter:

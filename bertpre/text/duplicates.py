@@ -23,22 +23,12 @@ def hash_text(text: str) -> bytes:
         data = text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair, as JSON can hold
         data = text.encode("utf-8", "surrogatepass")
+    return hash_bytes(data)
+
+
+def hash_bytes(data: bytes) -> bytes:
+    """Return 16 bytes that are equal for equal ones."""
     return hashlib.blake2b(data, digest_size=16).digest()
-
-
-class Digest:
-    """A hash of a row of hashes, equal for equal rows."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    def add(self, digests: Iterable[bytes]) -> None:
-        """Append to the row."""
-        self._hash.update(b"".join(digests))
-
-    def value(self) -> bytes:
-        """Return 16 bytes."""
-        return self._hash.digest()
 
 
 class DistinctSketch:

@@ -248,9 +248,8 @@ class _LineDecoder:
             lines = self._by_line(stream)
         else:
             lines = self._by_block(stream)
-        for line in lines:
-            yield line.removeprefix("\ufeff")
-            break
+        if (first := next(lines, None)) is not None:
+            yield first.removeprefix("\ufeff")
         yield from lines
 
     def _by_line(self, stream: BinaryIO) -> Iterator[str]:

@@ -22,6 +22,7 @@ from bertpre.training.checkpoint import (
 from bertpre.training.checks import RunPlan, check_pretraining
 from bertpre.training.distributed import leave_ranks
 from bertpre.training.length import DEFAULT_STEPS
+from bertpre.training.matmul import matmul_peak
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
@@ -159,7 +160,8 @@ def _train(
         step, with_events = state.cursor.step, options.tensorboard
         metrics_log = MetricsLog(run, step=step, tensorboard=with_events)
         warn_of_full_disk(run, model=setup.model, keep=options.keep_checkpoints)
-    meter = Meter(state.seconds, matmul_peak=setup.matmul_peak)
+    peak = matmul_peak(setup.device, setup.precision)
+    meter = Meter(state.seconds, matmul_peak=peak)
     alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
     held_out, saved, stopping, done = None, None, False, _is_done(state, setup)
 

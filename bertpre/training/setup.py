@@ -24,7 +24,7 @@ from bertpre.training.compiling import compile_layers
 from bertpre.training.devices import Precision, pick_device, pick_precision
 from bertpre.training.distributed import Ranks, join_ranks
 from bertpre.training.initial_weights import start_from
-from bertpre.training.matmul import matmul_operations, matmul_peak
+from bertpre.training.matmul import matmul_operations
 from bertpre.training.memory import keep_freed_memory
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import PretrainingOptimizer
@@ -50,7 +50,6 @@ class Setup:
         batch_ramp_steps: over which the batch grows, if it does.
         ranks: the processes that train together.
         unigram_loss: what guessing by word frequency reaches on the held-out examples.
-        matmul_peak: operations a second that the device reaches in matrix products.
         facts: what a checkpoint's manifest says of the model.
     """
 
@@ -68,7 +67,6 @@ class Setup:
     batch_ramp_steps: int
     ranks: Ranks
     unigram_loss: float | None
-    matmul_peak: float
     facts: dict[str, object]
 
     def execution(self) -> dict[str, Any]:
@@ -214,7 +212,6 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
     model.to(device)
     if options.compile:
         compile_layers(model.bert.encoder)
-    precision = pick_precision(options.precision, device)
     base_spec = data.mask_spec
     if options.mlm_probability is not None:
         base_spec = replace(base_spec, probability=options.mlm_probability)
@@ -228,7 +225,7 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         options=options,
         seed=config.seed,
         device=device,
-        precision=precision,
+        precision=pick_precision(options.precision, device),
         base_spec=base_spec,
         micro_batch_size=_micro_batch_size(options, data, decided.get("micro_batch_size")),
         max_steps=max_steps,
@@ -236,7 +233,6 @@ def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: i
         batch_ramp_steps=decided.get("batch_ramp_steps", batch_ramp_steps),
         ranks=ranks,
         unigram_loss=unigram_loss(data),
-        matmul_peak=matmul_peak(device, precision),
         facts={
             "data": data.manifest["fingerprint"],
             "init_from": plan.resolved["init_from"],

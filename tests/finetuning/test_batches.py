@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from bertpre.finetuning.batches import (
+    EncodedTexts,
     Encoder,
     batches_by_length,
     cut_windows,
-    flat_batch,
     share_room,
     warn_of_unknown,
 )
@@ -176,16 +176,25 @@ def test_progress_is_told_now_and_then(tokenizer):
     assert seen == [500, 1000]
 
 
-def test_a_flat_batch_holds_the_rows_in_order():
-    rows = [np.array(ids, dtype=np.int32) for ids in ([2, 7, 3], [2, 3], [2, 8, 9, 3])]
+def test_a_batch_holds_the_sequences_in_the_order_asked_for():
+    texts = EncodedTexts(
+        input_ids=np.array([2, 7, 3, 2, 3, 2, 8, 3, 9, 3], dtype=np.int32),
+        starts=np.array([0, 3, 5, 10]),
+        second_starts=np.array([3, 2, 3]),
+        first_of_row=np.arange(4),
+        num_truncated=0,
+        num_empty=1,
+        num_unknown=0,
+        num_tokens=3,
+    )
 
-    batch = flat_batch(rows, CPU)
+    batch = texts.batch(np.array([2, 0]), CPU)
 
-    assert batch.input_ids.tolist() == [2, 7, 3, 2, 3, 2, 8, 9, 3]
-    assert batch.position_ids.tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3]
-    assert batch.cu_seqlens.tolist() == [0, 3, 5, 9]
-    assert batch.token_type_ids.tolist() == [0] * 9
-    assert batch.max_length == 4
+    assert batch.input_ids.tolist() == [2, 8, 3, 9, 3, 2, 7, 3]
+    assert batch.position_ids.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+    assert batch.token_type_ids.tolist() == [0, 0, 0, 1, 1, 0, 0, 0]
+    assert batch.cu_seqlens.tolist() == [0, 5, 8]
+    assert batch.max_length == 5
     assert (batch.input_ids.dtype, batch.cu_seqlens.dtype) == (torch.int64, torch.int32)
 
 

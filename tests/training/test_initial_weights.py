@@ -50,14 +50,19 @@ def test_the_weights_are_those_of_the_checkpoint(
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
+def make_other_data(corpus: Path, folder: Path) -> None:
+    """A tokenizer of more entries than the source's, and data made with it."""
+    build_vocab([corpus], folder / "tok", BuildVocab(vocab_size=300, min_frequency=1))
+    make_data(
+        [corpus], tokenizer=folder / "tok", output=folder / "data",
+        config=MakeData(max_seq_length=48, workers=1),
+    )  # fmt: skip
+
+
 def test_tokens_that_both_vocabularies_have_keep_their_rows(
     tmp_path: Path, tiny_corpus: Path, tiny_config: Config, source: Path
 ) -> None:
-    build_vocab([tiny_corpus], tmp_path / "tok", BuildVocab(vocab_size=300, min_frequency=1))
-    make_data(
-        [tiny_corpus], tokenizer=tmp_path / "tok", output=tmp_path / "data",
-        config=MakeData(max_seq_length=48, workers=1),
-    )  # fmt: skip
+    make_other_data(tiny_corpus, tmp_path)
 
     pretrain(
         tmp_path / "data",
@@ -268,11 +273,7 @@ def test_a_prefix_that_another_library_put_before_the_names_does_not_matter(
     tensors = load_file(wrapped / "model.safetensors")
     save_file({f"module.{name}": value for name, value in tensors.items()},
               wrapped / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
-    build_vocab([tiny_corpus], tmp_path / "tok", BuildVocab(vocab_size=300, min_frequency=1))
-    make_data(
-        [tiny_corpus], tokenizer=tmp_path / "tok", output=tmp_path / "data",
-        config=MakeData(max_seq_length=48, workers=1),
-    )  # fmt: skip
+    make_other_data(tiny_corpus, tmp_path)
 
     pretrain(
         tmp_path / "data",
