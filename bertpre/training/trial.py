@@ -78,8 +78,8 @@ def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) ->
     steps = int(left_of_all / setup.ranks.size / seconds)
     if steps < 1:
         raise ConfigError(
-            f"pretrain.max_hours: {hours:g}, but one update takes {seconds:.1f} seconds, after "
-            f"{sum(taken):.1f} that measuring it took",
+            f"pretrain.max_hours: {hours:g}, but one update takes {seconds:.2g} seconds, after "
+            f"{sum(taken):.2g} that measuring it took",
             "raise it, or make the batch or the model smaller",
         )
     return steps
