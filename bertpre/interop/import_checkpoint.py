@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.artefacts import (
-    MANIFEST,
     Kind,
     check_output,
     fingerprint,
     fingerprint_file,
+    is_artefact,
     stage_folder,
     write_manifest,
 )
@@ -131,7 +131,7 @@ def import_checkpoint(
             f"{folder}: {what}; expected a folder with {CONFIG}, a vocabulary and weights",
             "download the model first: bertpre fetches nothing",
         )
-    if (folder / MANIFEST).is_file() and (folder / CONFIG).is_file():
+    if is_artefact(folder):
         raise InteropError(
             f"{folder}: bertpre wrote it, so there is nothing to import",
             "give it to the other commands as it is",

@@ -65,7 +65,7 @@ class Ranks(NamedTuple):
         except RuntimeError as error:  # also what gloo and nccl raise when a connection ends
             reason = str(error).strip().splitlines()[0]
             raise TrainingError(
-                f"process {self.rank} of 0 to {self.size - 1} has lost the others: {reason}",
+                f"rank {self.rank} of {self.size} processes has lost the others: {reason}",
                 "the one that ended first may say why; the same command goes on from the last "
                 "checkpoint",
             ) from error

@@ -269,9 +269,10 @@ def test_other_networks_and_empty_folders_are_errors(make_foreign, tmp_path):
     assert not (tmp_path / "in").exists()
 
 
-def test_our_own_folders_need_no_import(chain, tmp_path):
+@pytest.mark.parametrize("folder", ["run/final", "tokenizer"])
+def test_our_own_folders_need_no_import(chain, tmp_path, folder):
     with pytest.raises(InteropError, match=r"bertpre wrote it, so there is nothing to import"):
-        import_checkpoint(chain / "run/final", tmp_path / "in")
+        import_checkpoint(chain / folder, tmp_path / "in")
 
 
 def test_an_existing_output_is_kept_unless_told_otherwise(make_foreign, tmp_path):
