@@ -26,6 +26,8 @@ _CHUNKS_KEPT = 100_000
 _CHARACTERS_KEPT = 8_000_000
 # The library takes some 16 bytes for each byte that it is given at once.
 _CHARACTERS_AT_ONCE = 65_536
+# Texts are split together up to here.
+_CHARACTERS_TOGETHER = 16_384
 # Words beyond these wait on disk, and meet again when all text is read.
 _WORDS_IN_MEMORY = 250_000
 # Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
@@ -60,6 +62,8 @@ class WordCounts:
             self._split = kmer_splitter(rules.kmer, self._normalizer, lowercase=rules.lowercase)
         self._most_words = max(_MOST_WORDS, most_words)
         self._spill: Spill | None = None
+        self._waiting: list[str] = []
+        self._characters_waiting = 0
         self._chunks: Counter[str] = Counter()
         self._characters_kept = 0
         self._words: Counter[str] = Counter()
@@ -72,6 +76,16 @@ class WordCounts:
 
     def add(self, text: str) -> None:
         """Count the words of a text."""
+        # Together with others, as most texts are short: a call for each takes as long as its words.
+        self._waiting.append(text)
+        self._characters_waiting += len(text)
+        if self._characters_waiting > _CHARACTERS_TOGETHER:
+            self._split_waiting()
+
+    def _split_waiting(self) -> None:
+        text = "\n".join(self._waiting)
+        self._waiting.clear()
+        self._characters_waiting = 0
         self._characters_kept += len(text)
         chunks = iter(self._split(text))
         if len(text) > LONGEST_RUN and not self._whole:
@@ -84,6 +98,7 @@ class WordCounts:
 
     def finish(self) -> "SortedCounts":
         """Return the words; this object keeps the totals and gives the words up."""
+        self._split_waiting()
         self._fold()
         words, self._words = self._words, Counter()
         if self._spill is None:
