@@ -203,7 +203,7 @@ def test_two_processes_cannot_write_the_same_output(tmp_path):
     with stage_folder(output, kind="tokenizer", overwrite=False, identity="x") as work:
         (work / "mine").write_text("")
 
-        other = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        other = subprocess.run(command, capture_output=True, text=True, timeout=120)
 
         assert f"ConfigError: {output}: another process is writing it" in other.stderr
         assert (work / "mine").is_file()

@@ -78,11 +78,15 @@ def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) ->
     steps = int(left_of_all / setup.ranks.size / seconds)
     if steps < 1:
         raise ConfigError(
-            f"pretrain.max_hours: {hours:g}, but one update takes {seconds:.2g} seconds, after "
-            f"{sum(taken):.2g} that measuring it took",
+            f"pretrain.max_hours: {hours:g}, but one update takes {_short(seconds)} seconds, after "
+            f"{_short(sum(taken))} that measuring it took",
             "raise it, or make the batch or the model smaller",
         )
     return steps
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:,.0f}"
 
 
 def _evaluation_seconds(setup: Setup) -> float:

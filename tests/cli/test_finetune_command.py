@@ -334,7 +334,7 @@ def test_faults_are_named_before_torch_is_imported(tmp_path, checkpoint, table, 
     )
 
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
 
     assert result.returncode == 1

@@ -23,7 +23,7 @@ WITHOUT_CONFIG = ("fill-mask", "inspect", "report", "import", "export")
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "bertpre", *arguments], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "bertpre", *arguments], capture_output=True, text=True, timeout=120
     )
 
 
@@ -36,7 +36,7 @@ def test_version_is_printed_on_stdout():
 def test_the_installed_script_is_the_same_command():
     script = Path(sys.executable).with_name("bertpre")
 
-    result = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=120)
 
     assert result.stdout == f"bertpre {bertpre.__version__}\n"
 
@@ -144,7 +144,7 @@ def test_help_does_not_pay_for_heavy_libraries(arguments):
     )
 
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
     )
 
     assert result.stdout.endswith("heavy: []\n"), result.stderr
@@ -228,7 +228,7 @@ def test_a_signal_ends_a_command_with_one_line_and_its_exit_code(tmp_path, numbe
             time.sleep(0.02)
 
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=120)
 
     assert process.returncode == 128 + number
     assert stderr == (

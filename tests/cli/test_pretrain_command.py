@@ -86,7 +86,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
         while not metrics.is_file() or metrics.read_text().count("\n") < 3:
             time.sleep(0.05)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=120)
 
     assert process.returncode == code
     (checkpoint,) = (output / "checkpoints").iterdir()
@@ -107,7 +107,7 @@ def test_a_signal_while_the_speed_is_measured_stops_before_the_first_update(
         assert process.stderr is not None
         first = process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=60)
+        _, rest = process.communicate(timeout=120)
 
     assert first == "measuring the speed: up to 23 updates, which do not count\n"
     assert process.returncode == 143
@@ -128,7 +128,7 @@ def test_faults_are_found_before_pytorch_is_imported(
         "--config", config_file, "--set", "model.max_position_embeddings=16",
     ]  # fmt: skip
 
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
 
     assert result.stdout == "1 False\n"
     assert "model.max_position_embeddings: 16, but the examples of" in result.stderr

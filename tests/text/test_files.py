@@ -248,7 +248,7 @@ def test_standard_input_is_read_like_a_file():
     for byte in packed[:4]:  # a pipe may give a byte at a time
         pipe.stdin.write(bytes([byte]))
         pipe.stdin.flush()
-    out, _ = pipe.communicate(packed[4:], timeout=60)
+    out, _ = pipe.communicate(packed[4:], timeout=120)
 
     assert out.decode() == f"['a\\n', 'é\\n'] {STDIN}\n"
 

@@ -90,7 +90,7 @@ def test_too_little_time_for_one_update_is_refused(
 ) -> None:
     config = changed(tiny_config, max_steps=None, max_hours=1e-9)
 
-    with pytest.raises(ConfigError, match=r"max_hours: 1e-09, but one update takes 0\.\d seconds"):
+    with pytest.raises(ConfigError, match=r"max_hours: 1e-09, but one update takes [\d.]+ seconds"):
         pretrain(tiny_data, output=tmp_path / "run", config=config)
 
     assert not (tmp_path / "run").exists()
