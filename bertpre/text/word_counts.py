@@ -2,9 +2,10 @@
 
 import hashlib
 from array import array
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 
 from tokenizers import pre_tokenizers
 
@@ -120,14 +121,20 @@ class WordCounts:
         return SortedCounts(kept)
 
     def _fold(self) -> None:
-        by_count = sorted(self._chunks.items(), key=lambda item: item[1])
+        by_times: defaultdict[int, list[str]] = defaultdict(list)
+        for chunk, times in self._chunks.items():
+            by_times[times].append(chunk)
         self._chunks.clear()
         self._characters_kept = 0
-        for times, group in groupby(by_count, key=lambda item: item[1]):
-            for text in _join(chunk for chunk, _ in group):
-                for word, count in Counter(self._words_of(text, times)).items():
-                    self._words[word] += count * times
-                    self.total += count * times
+        for times, chunks in by_times.items():
+            for text in _join(chunks):
+                words = self._words_of(text, times)
+                self.total += len(words) * times
+                if times == 1:  # most chunks are rare
+                    self._words.update(words)
+                else:
+                    for word, count in Counter(words).items():
+                        self._words[word] += count * times
                 if len(self._words) > _WORDS_IN_MEMORY:
                     self._spill = self._spill or Spill()
                     self._spill.add(self._words)
@@ -210,21 +217,19 @@ class SortedCounts:
 
 def _most_frequent(words: Mapping[str, int], number: int) -> dict[str, int]:
     # One fixed order of all words, so that it does not matter in which parts they come.
-    ranked = sorted(words.items(), key=lambda item: (-item[1], item[0]))
-    return dict(ranked[:number])
+    least = sorted(words.values(), reverse=True)[number - 1]
+    kept = {word: count for word, count in words.items() if count > least}
+    tied = sorted(word for word, count in words.items() if count == least)
+    return kept | dict.fromkeys(tied[: number - len(kept)], least)
 
 
-def _join(chunks: Iterable[str]) -> Iterator[str]:
-    block: list[str] = []
-    characters = 0
-    for chunk in chunks:
-        block.append(chunk)
-        characters += len(chunk)
-        if characters >= _CHARACTERS_AT_ONCE:
-            yield " ".join(block)
-            block, characters = [], 0
-    if block:
-        yield " ".join(block)
+def _join(chunks: Sequence[str]) -> Iterator[str]:
+    ends = list(accumulate(map(len, chunks)))
+    start = done = 0
+    while start < len(chunks):
+        end = bisect_left(ends, done + _CHARACTERS_AT_ONCE, start) + 1
+        yield " ".join(chunks[start:end])
+        start, done = end, ends[min(end, len(chunks)) - 1]
 
 
 def _runs(words: Iterable[str]) -> Iterator[str]:
