@@ -44,6 +44,7 @@ class TrainerState:
         best_step, best_loss: the kept checkpoint with the lowest held-out MLM loss.
         lowest_loss, evals_without_gain: the lowest held-out MLM loss of all evaluations, and how
             many came after it.
+        awaits_evaluation: whether this step's held-out loss is still to be measured.
         loss_scale: of the next update; None but in fp16.
         execution: what the bits of a result depend on beyond the options: device, precision,
             threads, micro-batch size, PyTorch version.
@@ -56,6 +57,7 @@ class TrainerState:
     best_loss: float | None
     lowest_loss: float | None
     evals_without_gain: int
+    awaits_evaluation: bool
     loss_scale: LossScale | None
     execution: dict[str, Any]
 
@@ -67,9 +69,10 @@ class TrainerState:
 
     def after_evaluation(self, loss: float) -> "TrainerState":
         """Return the state after any evaluation."""
+        measured = replace(self, awaits_evaluation=False)
         if self.lowest_loss is not None and self.lowest_loss <= loss:
-            return replace(self, evals_without_gain=self.evals_without_gain + 1)
-        return replace(self, lowest_loss=loss, evals_without_gain=0)
+            return replace(measured, evals_without_gain=self.evals_without_gain + 1)
+        return replace(measured, lowest_loss=loss, evals_without_gain=0)
 
 
 def save_checkpoint(

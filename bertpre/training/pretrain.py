@@ -92,7 +92,8 @@ def pretrain(
         extend_to: go on with a run, finished or not, to so many steps; its schedule must be
             constant, or wsd, of which the fall is done again.
         dry_run: check everything, send the summary, and write nothing.
-        should_stop: asked after each update; when true, a checkpoint is saved and the call ends.
+        should_stop: asked after each update and, by a process that is alone, after each held-out
+            batch; when true, a checkpoint is saved and the call ends.
         on_event: is sent the summary, the progress and the metrics.
 
     Raises:
@@ -173,44 +174,48 @@ def _train(
 
     with closing(setup.batches(state.cursor)) as batches:
         while not done and not stopping:
-            learning_rate = setup.learning_rate(state.cursor.step)
-            num_examples = setup.batch_size(state.cursor.step)
-            batch = meter.wait_for(batches)
-            result = setup.update(batch, state)
-            meter.add(result.num_tokens, setup.operations(batch))
-            state = replace(
-                state,
-                cursor=state.cursor.advance(num_examples, size=len(data.records)),
-                tokens_seen=state.tokens_seen + result.num_tokens,
-                seconds=meter.seconds,
-                loss_scale=result.loss_scale,
-            )
-            step, is_last = state.cursor.step, state.cursor.step == setup.max_steps
-            on_event(Progress(step, setup.max_steps, result.losses.mlm_loss))
-            hours = options.stop_after_hours or float("inf")
-            wants_stop = should_stop() or meter.seconds_of_call > 3600 * hours
-            stopping = ranks.sum_numbers([wants_stop], setup.device) != [0]
-            if step == 1 or is_last or step % options.log_every_steps == 0:
-                rates = meter.rates()
-                tell(
-                    replace(
+            # A call that was stopped before or in an evaluation left it to this one.
+            if not state.awaits_evaluation:
+                learning_rate = setup.learning_rate(state.cursor.step)
+                num_examples = setup.batch_size(state.cursor.step)
+                batch = meter.wait_for(batches)
+                result = setup.update(batch, state)
+                meter.add(result.num_tokens, setup.operations(batch))
+                cursor = state.cursor.advance(num_examples, size=len(data.records))
+                state = replace(
+                    state,
+                    cursor=cursor,
+                    tokens_seen=state.tokens_seen + result.num_tokens,
+                    seconds=meter.seconds,
+                    loss_scale=result.loss_scale,
+                    awaits_evaluation=_wants_evaluation(cursor.step, setup),
+                )
+                on_event(Progress(cursor.step, setup.max_steps, result.losses.mlm_loss))
+                hours = options.stop_after_hours or float("inf")
+                wants_stop = should_stop() or meter.seconds_of_call > 3600 * hours
+                stopping = ranks.sum_numbers([wants_stop], setup.device) != [0]
+                if _wants_line(cursor.step, setup):
+                    rates = meter.rates()
+                    line = replace(
                         _line(state, setup, result.losses),
                         learning_rate=learning_rate,
                         # An fp16 update that was left out has none.
                         grad_norm=result.grad_norm if isfinite(result.grad_norm) else None,
                         **rates._asdict(),
                     )
-                )
-            if len(data.held_out) and (is_last or step % options.eval_every_steps == 0):
+                    tell(line)
+            if state.awaits_evaluation and not stopping:
                 with meter.away():
-                    held_out = _evaluate(state, setup)
-                    state = state.after_evaluation(held_out.mlm_loss)
-                    tell(held_out)
-                    if ranks.is_first:
-                        draw_curves(run)
+                    measured = _evaluate(state, setup, should_stop)
+                    stopping = measured is None
+                    if measured is not None:
+                        held_out, state = measured, state.after_evaluation(measured.mlm_loss)
+                        tell(held_out)
+                        if ranks.is_first:
+                            draw_curves(run)
             done = _is_done(state, setup)
             if done or stopping or _is_worth_saving(state, setup):
-                if held_out is not None and held_out.step == step:
+                if held_out is not None and held_out.step == state.cursor.step:
                     state = state.with_candidate(held_out.mlm_loss)
                 with meter.away():
                     saved = _save(run, setup, state)
@@ -220,9 +225,19 @@ def _train(
     return PretrainResult(saved, state.cursor.step, done, held_out=held_out)
 
 
+def _wants_line(step: int, setup: Setup) -> bool:
+    return step in (1, setup.max_steps) or step % setup.options.log_every_steps == 0
+
+
+def _wants_evaluation(step: int, setup: Setup) -> bool:
+    is_time = step == setup.max_steps or step % setup.options.eval_every_steps == 0
+    return is_time and len(setup.data.held_out) > 0
+
+
 def _is_done(state: TrainerState, setup: Setup) -> bool:
     patience = setup.options.early_stopping_evals or setup.max_steps
-    return state.cursor.step == setup.max_steps or state.evals_without_gain >= patience
+    is_over = state.cursor.step == setup.max_steps or state.evals_without_gain >= patience
+    return is_over and not state.awaits_evaluation
 
 
 def _is_worth_saving(state: TrainerState, setup: Setup) -> bool:
@@ -265,8 +280,11 @@ def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
     )
 
 
-def _evaluate(state: TrainerState, setup: Setup) -> Metrics:
-    line = _line(state, setup, setup.evaluate())
+def _evaluate(state: TrainerState, setup: Setup, should_stop: Callable[[], bool]) -> Metrics | None:
+    losses = setup.evaluate(should_stop)
+    if losses is None:
+        return None
+    line = _line(state, setup, losses)
     perplexity = exp(line.mlm_loss) if line.mlm_loss < _LARGEST_EXPONENT else None
     return replace(line, split="eval", mlm_perplexity=perplexity, unigram_loss=setup.unigram_loss)
 

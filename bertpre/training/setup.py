@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -135,8 +135,8 @@ class Setup:
         vocab_size = self.data.tokenizer.vocab_size
         return matmul_operations(self.model.bert.config, batch, vocab_size=vocab_size)
 
-    def evaluate(self) -> Losses:
-        """Measure the model on the held-out examples."""
+    def evaluate(self, should_stop: Callable[[], bool]) -> Losses | None:
+        """Measure the model on the held-out examples; None if told to stop meanwhile."""
         return evaluate(
             self.model,
             held_out_batches(
@@ -148,6 +148,7 @@ class Setup:
             device=self.device,
             precision=self.precision,
             ranks=self.ranks,
+            should_stop=should_stop,
         )
 
     @property
@@ -257,6 +258,7 @@ def first_state(setup: Setup) -> TrainerState:
         best_loss=None,
         lowest_loss=None,
         evals_without_gain=0,
+        awaits_evaluation=False,
         loss_scale=LossScale() if setup.precision == "fp16" else None,
         execution=setup.execution(),
     )

@@ -1,7 +1,7 @@
 """One update, and one evaluation: the arithmetic of training, without files or progress."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -189,8 +189,21 @@ def evaluate(
     device: torch.device,
     precision: Precision,
     ranks: Ranks = ALONE,
-) -> Losses:
-    """Measure a model on batches, without dropout; they have at least one example in all."""
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Losses | None:
+    """Measure a model on batches, without dropout; they have at least one example in all.
+
+    Args:
+        model: will be put into evaluation mode.
+        batches: of this process.
+        device, precision: where and how to compute.
+        ranks: whose batches count together.
+        should_stop: asked after each batch of a process that is alone.
+
+    Returns:
+        None if told to stop. Several processes go on to the end: they have different numbers of
+        batches, so they could not decide together.
+    """
     model.eval()
     sums = torch.zeros(4, dtype=exact_dtype(device), device=device)
     counts, with_pairs = [0.0, 0.0, 0.0], False
@@ -200,6 +213,8 @@ def evaluate(
             sums += _as_row(model.loss(batch))
         counts = [before + now for before, now in zip(counts, _counts([held_out]), strict=True)]
         with_pairs = held_out.nsp_labels is not None
+        if ranks.size == 1 and should_stop():
+            return None
     num_predicted, num_pairs, num_tokens = ranks.sum_numbers(counts, device)
     return Sums(
         ranks.sum(sums), int(num_predicted), int(num_pairs) * with_pairs, int(num_tokens)

@@ -20,7 +20,7 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError, TrainingError
 from bertpre.training.metrics import read_metrics
-from bertpre.training.pretrain import PretrainResult, pretrain
+from bertpre.training.pretrain import PretrainResult, Progress, pretrain
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -58,6 +58,40 @@ def weights(run: Path) -> bytes:
 def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     times = {"seconds", "tokens_per_second", "data_wait_share", "matmul_peak_share"}
     return [{k: v for k, v in row.items() if k not in times} for row in rows]
+
+
+def scores_of_checkpoints(run: Path) -> dict[str, Any]:
+    """What each manifest says was measured at its step."""
+    manifests = (run / "checkpoints").glob("*/manifest.json")
+    return {p.parent.name: json.loads(p.read_text()).get("held_out") for p in manifests}
+
+
+@pytest.mark.parametrize("step", [4, 12])
+def test_a_stop_in_an_evaluation_leaves_it_to_the_next_call(
+    tmp_path: Path, unbroken: Path, tiny_data: Path, tiny_config: Config, step: int
+) -> None:
+    run, asked = tmp_path / "run", []
+
+    def note(event: object) -> None:
+        if isinstance(event, Progress):
+            asked[:] = [event.step]  # its update is asked about next, then each held-out batch
+
+    def should_stop() -> bool:
+        asked.append(0)
+        return asked[0] == step and len(asked) > 2
+
+    first = pretrain(
+        tiny_data, output=run, config=tiny_config, should_stop=should_stop, on_event=note
+    )
+    rows = read_metrics(run)
+    second = pretrain(tiny_data, output=run, config=tiny_config)
+
+    assert (first.step, first.is_finished) == (step, False)
+    assert [row["split"] for row in rows if row["step"] == step] == ["train"]
+    assert second.is_finished
+    assert weights(run) == weights(unbroken)
+    assert untimed(read_metrics(run)) == untimed(read_metrics(unbroken))
+    assert scores_of_checkpoints(run) == scores_of_checkpoints(unbroken)
 
 
 def test_a_run_folder_holds_what_was_promised(unbroken: Path) -> None:

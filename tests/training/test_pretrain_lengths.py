@@ -113,7 +113,7 @@ def test_a_call_stops_after_its_hours_and_the_next_goes_on_to_the_same_bits(
 def with_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
     """Let the evaluations find these losses, one after another."""
     left = iter(losses)
-    monkeypatch.setattr(Setup, "evaluate", lambda setup: Losses(next(left), 0.5, 0.7, 0.5))
+    monkeypatch.setattr(Setup, "evaluate", lambda *_: Losses(next(left), 0.5, 0.7, 0.5))
 
 
 def test_early_stopping_ends_with_the_best_weights(
