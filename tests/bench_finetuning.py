@@ -31,6 +31,7 @@ from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.devices import Precision, pick_precision
+from bertpre.training.memory import keep_freed_memory
 
 BATCH_SIZE = 32
 MAX_LENGTH = 128
@@ -160,6 +161,7 @@ def bench(name: str, num_rows: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    keep_freed_memory()  # as the commands do; it serves both sides
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
