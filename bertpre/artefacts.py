@@ -18,6 +18,7 @@ from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
 Kind = Literal["tokenizer", "part", "data", "index", "checkpoint", "model", "onnx"]
 
+_RESUMABLE = ("part", "data")  # whose stages go on from what they had finished
 MANIFEST = "manifest.json"
 FORMAT = 1  # raised when a folder's layout changes in a way that older code cannot read
 _MADE_BY = {
@@ -321,7 +322,9 @@ def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) ->
                 mark.write_text(identity)
             with faults_named(shown):
                 yield work
-        except BertpreError:
+        except BaseException as error:
+            if kind in _RESUMABLE and not isinstance(error, BertpreError):
+                raise
             shutil.rmtree(work, ignore_errors=True)
             for parent in new_parents:
                 with contextlib.suppress(OSError):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,10 @@ def make(output: Path, *, overwrite: bool = False, content: str = "text") -> Non
         write_manifest(work, "tokenizer", {"vocab_size": 5})
 
 
-def fail(output: Path, error: BaseException, *, overwrite: bool = False) -> None:
-    with stage_folder(output, kind="tokenizer", overwrite=overwrite, identity="x") as work:
+def fail(
+    output: Path, error: BaseException, *, overwrite: bool = False, kind: Any = "tokenizer"
+) -> None:
+    with stage_folder(output, kind=kind, overwrite=overwrite, identity="x") as work:
         (work / "shard-0").write_text("done")
         raise error
 
@@ -160,13 +163,20 @@ def test_an_input_error_leaves_parents_that_were_there(tmp_path):
     assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
 
 
+def test_an_interrupt_leaves_nothing_where_nothing_can_go_on(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fail(tmp_path / "new" / "out", KeyboardInterrupt(), kind="model")
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupt_keeps_what_was_done(tmp_path):
     output = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        fail(output, KeyboardInterrupt())
+        fail(output, KeyboardInterrupt(), kind="data")
 
     assert not output.exists()
-    with stage_folder(output, kind="tokenizer", overwrite=False, identity="x") as work:
+    with stage_folder(output, kind="data", overwrite=False, identity="x") as work:
         assert (work / "shard-0").read_text() == "done"
 
 

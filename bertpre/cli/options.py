@@ -13,13 +13,15 @@ from bertpre.config.load import describe
 
 def option(name: str, *declarations: str, metavar: str | None = None) -> Any:
     """Declare a flag for the option of that dotted name, with its description and default."""
-    description, default = describe(name)
-    shown = None if default is None or default in ("", "auto") else f" [default: {default}]"
+    description, default, choices = describe(name)
+    facts = [f"one of: {', '.join(choices)}"] if choices else []
     if isinstance(default, bool):
-        shown = f" [default: {'yes' if default else 'no'}]"
-    return typer.Option(
-        *declarations, help=description + (shown or ""), show_default=False, metavar=metavar
-    )
+        facts.append(f"default: {'yes' if default else 'no'}")
+    elif default is not None and default != "":
+        facts.append(f"default: {default}")
+    if facts:
+        description += f" [{'; '.join(facts)}]"
+    return typer.Option(*declarations, help=description, show_default=False, metavar=metavar)
 
 
 def number_or_name(column: str | None) -> str | int | None:

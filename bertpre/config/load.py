@@ -5,7 +5,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -100,14 +100,19 @@ def config_to_dict(config: object) -> dict[str, Any]:
     return dataclasses.asdict(cast(Any, config))
 
 
-def describe(name: str) -> tuple[str, object]:
-    """Return the description and the default of an option, by its dotted name."""
+def describe(name: str) -> tuple[str, object, tuple[str, ...]]:
+    """Return an option's description, its default, and the values it may have, if those are few.
+
+    Args:
+        name: dotted.
+    """
     section: Any = Config
     *parents, last = name.split(".")
     for parent in parents:
         section = section.__dataclass_fields__[parent].type
     field = section.__pydantic_fields__[last]
-    return field.description, field.default
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    return field.description, field.default, choices
 
 
 def identity_differences(

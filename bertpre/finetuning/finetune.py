@@ -4,6 +4,7 @@ The tables are checked before PyTorch is imported, so that a wrong one costs no 
 """
 
 import dataclasses
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from bertpre.artefacts import (
 )
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
-from bertpre.finetuning.baselines import score_baselines
+from bertpre.finetuning.baselines import baseline_name, score_baselines
 from bertpre.finetuning.results import (
     Event,
     FinetuneResult,
@@ -30,7 +31,7 @@ from bertpre.finetuning.results import (
 )
 from bertpre.finetuning.scores import Scores, choose_thresholds, class_rows, decide, score
 from bertpre.finetuning.summary import summarise
-from bertpre.finetuning.tasks import Member, Task, read_task
+from bertpre.finetuning.tasks import METRICS, Member, Task, read_task
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTable
     from bertpre.model.heads import BertForSequenceClassification
     from bertpre.training.devices import Precision
+
+log = logging.getLogger(__name__)
 
 
 def finetune(
@@ -146,6 +149,7 @@ def finetune(
             )
             writer.write_model(model, members[-1])
         result = _combine(output, task, tuple(members), baselines)
+        _warn_if_not_worth_it(result, task, config)
         writer.finish(result)
     return result
 
@@ -241,6 +245,25 @@ def _combine(
         thresholds=thresholds,
         members=members,
         baselines=baselines,
+    )
+
+
+def _warn_if_not_worth_it(result: FinetuneResult, task: Task, config: Finetune) -> None:
+    metric = METRICS[task.labels.kind][0] if task.metric == "loss" else task.metric
+    rows = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
+    best = max(rows, key=lambda name: rows[name])
+    if result.dev[metric] > rows[best]:
+        return
+    ways_out = "more pretraining on such text, more epochs or another learning rate may help"
+    if task.train.pairs is not None and config.pooling != "compare":
+        ways_out += "; of pairs, --pooling compare often does"
+    log.warning(
+        "the network was not worth it here: its dev %s is %.3f, and %.3f without one (%s); %s",
+        metric,
+        result.dev[metric],
+        rows[best],
+        baseline_name(best, task.labels.kind),
+        ways_out,
     )
 
 

@@ -5,7 +5,8 @@ No torch: a wrong table is reported before the seconds that importing it takes.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from bertpre.text.tables import Row, read_rows, table_format
 
 log = logging.getLogger(__name__)
 
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _MOST_PROBLEMS = 5  # kinds of them, in one message
 
 
@@ -102,13 +104,16 @@ def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable,
         kind, reason = find_kind(table.labels, separator=config.label_separator)
         several = [cell for cell in table.labels if config.label_separator in cell]
         if kind == "classification" and several:
+            ways_out = "if they are several names, pass --task multi-label"
+            if all(_DECIMAL_COMMA.fullmatch(cell) for cell in several):
+                ways_out = "if they are numbers, write points for the commas"
             log.warning(
                 "%s: labels with %r in them, such as %r, are taken for the names of one class "
-                "each; if they are several names, pass --task multi-label, else --task "
-                "classification, which is what was taken",
+                "each; %s, else --task classification, which is what was taken",
                 table.name,
                 config.label_separator,
                 min(several),
+                ways_out,
             )
     else:
         kind, reason = config.task, "as --task says"
@@ -162,19 +167,36 @@ def read_table(
 
 
 def read_texts(
-    path: str | Path, config: TableOptions, *, on_bad: Callable[[RowError], None] | None = None
+    path: str | Path,
+    config: TableOptions,
+    *,
+    on_bad: Callable[[RowError], None] | None = None,
+    way_out: str | None = None,
 ) -> Iterator[Row]:
     """Read the text or the pair of every row, whatever else the table holds; it may be empty.
 
     Args:
         path: the table, or `STDIN`.
         config: how it is read.
-        on_bad: given the rows that cannot be read, which are then passed over.
+        on_bad: given the rows that cannot be read, which are then passed over; without it, the
+            rest of the table is read for more of them, and all are told.
+        way_out: what else can be done about them, for the message.
+
+    Raises:
+        CorpusError: the table cannot be read, or has bad rows and there is no ``on_bad``.
     """
     columns = [config.text_column]
     if config.pair_column is not None:
         columns.append(config.pair_column)
-    return _rows(path, config, columns, on_bad=on_bad)
+    bad: list[RowError] = []
+    for row in _rows(path, config, columns, on_bad=on_bad or bad.append):
+        if not bad:
+            yield row
+    if bad:
+        faults = [Fault(error.line, error.problem) for error in bad]
+        hints = dict.fromkeys(error.hint for error in bad if error.hint is not None)
+        ways_out = [*(hints or ["mend these rows"]), *([] if way_out is None else [way_out])]
+        raise CorpusError(_tell(str(path), faults), "; ".join(ways_out))
 
 
 def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault]]:
@@ -198,7 +220,10 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
     separators = {config.label_column: config.label_separator}
     rows = list(_rows(path, config, list(columns.values()), on_bad=note, separators=separators))
     if not rows and not faults:
-        raise CorpusError(f"{path}: has no rows; expected at least one with a text and a label")
+        raise CorpusError(
+            f"{path}: has no rows; expected at least one with a text and a label",
+            "check the file; if its first line is a row, pass --no-header",
+        )
     cells = [row.cells for row in rows]
     table = LabelledTable(
         name=str(path),
@@ -270,23 +295,30 @@ def _without_faults(
         faults += found
     if not faults:
         return table
+    message = _tell(table.name, faults)
+    num_bad = len({fault.line for fault in faults})
+    total = num_bad + int((~is_bad).sum())
+    if config.on_bad_rows == "error" or num_bad == total:
+        hint = (
+            "mend or remove these rows, leave them out with --on-bad-rows skip, or name other "
+            "columns with --text-column, --label-column"
+        )
+        if kind == "regression":
+            hint += "; or, if the labels name classes, pass --task classification"
+        raise CorpusError(message, hint)
+    log.warning("%d of %d rows left out: %s", num_bad, total, message)
+    return _skipping(table, np.flatnonzero(~is_bad), num_bad)
+
+
+def _tell(name: str, faults: Iterable[Fault]) -> str:
     lines_of: dict[str, list[int]] = {}
     for fault in sorted(faults):
         lines_of.setdefault(fault.problem, []).append(fault.line)
     told = [f"{problem} on {name_lines(lines)}" for problem, lines in lines_of.items()]
-    message = f"{table.name}: {'; '.join(told[:_MOST_PROBLEMS])}"
+    message = f"{name}: {'; '.join(told[:_MOST_PROBLEMS])}"
     if len(told) > _MOST_PROBLEMS:
         message += f"; and {len(told) - _MOST_PROBLEMS:,} more kinds of problem"
-    num_bad = len({fault.line for fault in faults})
-    total = num_bad + int((~is_bad).sum())
-    if config.on_bad_rows == "error" or num_bad == total:
-        raise CorpusError(
-            message,
-            "mend or remove these rows, leave them out with --on-bad-rows skip, or name other "
-            "columns with --text-column, --label-column",
-        )
-    log.warning("%d of %d rows left out: %s", num_bad, total, message)
-    return _skipping(table, np.flatnonzero(~is_bad), num_bad)
+    return message
 
 
 def _skipping(table: LabelledTable, kept: npt.NDArray[np.int64], num_skipped: int) -> LabelledTable:

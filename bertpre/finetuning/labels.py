@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.errors import CorpusError, DataFormatError
+from bertpre.text.row_error import ListCell, shorten
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,12 @@ _MOST_NAMED = 10
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _REAL = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 _BREAKS = re.compile(r"[\t\n\r]")
-# More values than this with fractions among them are measurements rather than names of classes.
+# More values than this with fractions among them are measurements rather than names of classes,
+# also where a few cells are at fault.
 _MOST_FRACTIONS = 20
+_FEWEST_NUMBERS = 0.8
+# Beyond, squares of single-precision numbers overflow.
+_LARGEST = 1e18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +106,9 @@ def cell_fault(cell: str, kind: Kind, separator: str) -> str | None:
         return None if kind == "multi-label" else "the label is empty"
     if kind == "regression":
         if not _REAL.fullmatch(cell) or not math.isfinite(float(cell)):
-            return "the label is no number"
+            return f"the label {shorten(cell)} is no number"
+        if abs(float(cell)) > _LARGEST:
+            return f"the label {shorten(cell)} is beyond {_LARGEST:g}"
         return None
     if _BREAKS.search(cell):
         return "the label holds a tab or a line break, which a table of predictions cannot"
@@ -120,12 +127,17 @@ def find_kind(cells: Sequence[str], *, separator: str) -> tuple[Kind, str]:
     Returns:
         The kind, and the reason, for people.
     """
-    distinct = {cell for cell in cells if cell.strip()}
-    if distinct and all(_REAL.fullmatch(cell) for cell in distinct):
-        values = {float(cell) for cell in distinct}
+    if any(isinstance(cell, ListCell) for cell in cells):
+        return "multi-label", "lists of names"
+    filled = [cell for cell in cells if cell.strip()]
+    distinct = set(filled)
+    numbers = [float(cell) for cell in filled if _REAL.fullmatch(cell)]
+    values = {value for value in numbers if math.isfinite(value)}
+    if len(numbers) > _FEWEST_NUMBERS * len(filled):
         has_fractions = any(not value.is_integer() for value in values)
         if has_fractions and len(values) > min(_MOST_FRACTIONS, len(cells) / 2):
             return "regression", f"{len(values):,} different numbers, some with fractions"
+    if filled and len(numbers) == len(filled):
         return "classification", "numbers that name classes"
     several = [cell for cell in distinct if separator in cell]
     if several:
@@ -162,7 +174,7 @@ def make_labels(
     if kind == "regression":
         if len({float(cell) for cell in cells}) < 2:
             raise CorpusError(
-                f"{table}: all {len(cells):,} rows have the value {cells[0]}; expected several",
+                f"{table}: {_every(cells)} the value {cells[0]}; expected several",
                 "name the right column with --label-column",
             )
         return Labels(kind=kind, names=(value_name,), separator=separator)
@@ -170,8 +182,7 @@ def make_labels(
         names = sort_labels(cells)
         if len(names) < 2:
             raise CorpusError(
-                f"{table}: all {len(cells):,} rows have the label {names[0]!r}; "
-                "expected two classes or more",
+                f"{table}: {_every(cells)} the label {names[0]!r}; expected two classes or more",
                 "name the right column with --label-column",
             )
     else:
@@ -183,6 +194,10 @@ def make_labels(
             )
     _warn_of_look_alikes(names, table)
     return Labels(kind=kind, names=names, separator=separator)
+
+
+def _every(cells: Sequence[str]) -> str:
+    return f"all {len(cells):,} rows have" if len(cells) > 1 else "the only row has"
 
 
 def name_some(names: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """The fine-tuning loop: some epochs over the training rows, the best by the dev rows kept."""
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from bertpre.model.heads import BertForSequenceClassification
 from bertpre.training.devices import Precision, autocast
 from bertpre.training.dropout import seed_dropout
 from bertpre.training.schedule import linear_warmup_decay
+
+log = logging.getLogger(__name__)
 
 _FEWEST_EPOCHS, _FEWEST_UPDATES = 3, 300
 
@@ -149,7 +152,16 @@ def fit(
                 best_weights = {
                     name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
                 }
-        if epoch - best_epoch(history, metric) >= (config.early_stopping or num_epochs):
+        is_patient = epoch - best_epoch(history, metric) < (config.early_stopping or num_epochs)
+        if not is_patient and epoch < num_epochs:
+            log.info(
+                "stopped after epoch %d of %d: the dev %s was best in epoch %d",
+                epoch,
+                num_epochs,
+                metric,
+                best_epoch(history, metric),
+            )
+        if not is_patient:
             break
     model.load_state_dict(best_weights)
     return tuple(history)

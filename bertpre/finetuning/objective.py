@@ -94,7 +94,7 @@ def make_objective(
         device: where the model is.
     """
     if labels.kind == "regression":
-        center, scale = float(targets.mean()), float(targets.std())
+        center, scale = float(targets.mean(dtype=np.float64)), float(targets.std(dtype=np.float64))
         return Objective(kind=labels.kind, center=center, scale=scale or 1.0)
     weights = None
     if config.class_weights == "balanced":

@@ -200,7 +200,8 @@ def _read_cells(table: Path, config: Finetune) -> Iterator[Cells]:
     """Read the rows; those that cannot be read keep their places, if they are to be skipped."""
     bad: list[RowError] = []
     on_bad = bad.append if config.on_bad_rows == "skip" else None
-    for row in read_texts(table, config, on_bad=on_bad):
+    way_out = "or give them an empty prediction with --on-bad-rows skip"
+    for row in read_texts(table, config, on_bad=on_bad, way_out=way_out):
         yield from (None for _ in bad)
         bad.clear()
         yield row.cells

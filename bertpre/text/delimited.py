@@ -116,6 +116,8 @@ def _looks_quoted(sample: Sequence[str]) -> bool:
     raw = [line.rstrip("\r\n").split("\t") for line in sample if line.rstrip("\r\n")]
     if any(_has_doubled_quotes(cell) for cells in raw for cell in cells):
         return True
+    if not raw:
+        return False
     if all(len(cells) > 1 and all(map(_is_quoted, cells)) for cells in raw):
         return True
     return len({len(cells) for cells in rows}) == 1 and len({len(cells) for cells in raw}) > 1

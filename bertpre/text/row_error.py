@@ -32,7 +32,11 @@ class RowError(CorpusError):
 Fault = Callable[[str], RowError]
 
 
-def join_items(fault: Fault, place: str, items: Iterable[Any], separator: str) -> str:
+class ListCell(str):
+    """A list written as one cell, which still says that it was one."""
+
+
+def join_items(fault: Fault, place: str, items: Iterable[Any], separator: str) -> ListCell:
     """Write a list of texts as one cell, which can be divided again.
 
     Raises:
@@ -44,7 +48,7 @@ def join_items(fault: Fault, place: str, items: Iterable[Any], separator: str) -
             raise fault(f"{place}: expected a list of texts, found {shorten(str(item))}")
         if separator in item:
             raise fault(f"{place}: {shorten(item)} holds the separator {separator!r}")
-    return separator.join(texts)
+    return ListCell(separator.join(texts))
 
 
 def shorten(text: str) -> str:

@@ -200,11 +200,18 @@ def _place(path: Path, column: str | int, names: list[str] | None, format: str) 
             "give the column's number, from 1",
         )
     shown = ", ".join(shorten(name) for name in names[:20])
-    hint = "name one of these; or, if line 1 is no header, say so and give the column's number"
+    hint = (
+        "name one of these with --text-column and the like; or, if line 1 is no header, pass "
+        "--no-header and give the column's number"
+    )
     if len(names) == 1 and format == "csv" and "\t" in names[0]:
         hint = "line 1 holds tabs: state --format tsv"
     elif len(names) == 1 and format == "tsv" and "," in names[0]:
         hint = "line 1 holds commas: state --format csv"
+    elif any("\r" in name for name in names):
+        hint = "the lines end in CR alone: write LF for it"
+    elif len(names) == 1 and "\\t" in names[0]:
+        hint = "line 1 holds a backslash and a t in place of tabs: write tabs"
     elif len(names) == 1 and ";" in names[0]:
         hint = "line 1 holds semicolons: separate the columns by tabs or commas"
     elif all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):

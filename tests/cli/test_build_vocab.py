@@ -118,8 +118,8 @@ def test_an_input_error_leaves_nothing(tmp_path):
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
         "error: a.tsv: line 1: no column 'text'; found 2 columns: 'label', 'body'\n"
-        "what to do: name one of these; or, if line 1 is no header, say so and give the column's "
-        "number\n"
+        "what to do: name one of these with --text-column and the like; or, if line 1 is no "
+        "header, pass --no-header and give the column's number\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
 

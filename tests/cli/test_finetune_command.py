@@ -211,7 +211,8 @@ def test_predict_says_how_many_rows_could_not_be_read(run, tmp_path, model):
     refused = run("predict", model, table, "--output", tmp_path / "a.tsv")
     skipped = run("predict", model, table, "--output", tmp_path / "a.tsv", "--on-bad-rows", "skip")
 
-    assert "line 3: found 1 column, expected at least 2: '2'" in refused.err
+    assert "in.csv: found 1 column, expected at least 2: '2' on line 3" in refused.err
+    assert "or give them an empty prediction with --on-bad-rows skip" in refused.err
     assert skipped.code == 0, skipped.err
     assert "  rows without a prediction: 1\n" in skipped.out
 
@@ -251,12 +252,13 @@ def test_every_option_is_a_flag_with_its_default(run):
         ("--folds", ""), ("--seeds", "1"), ("--long-texts", "head"), ("--label-separator", ","),
         ("--class-weights", "none"), ("--focal-gamma", "0.0"), ("--layer-decay", "1.0"),
         ("--early-stopping", ""), ("--adversarial-epsilon", "0.0"), ("--ema-decay", "0.0"),
-        ("--baseline / --no-baseline", ""), ("--on-bad-rows", "error"), ("--task", ""),
-        ("--dev-fraction", "0.1"), ("--metric", ""), ("--label-smoothing", "0.0"),
+        ("--baseline / --no-baseline", ""), ("--on-bad-rows", "error"), ("--task", "auto"),
+        ("--dev-fraction", "0.1"), ("--metric", "auto"), ("--label-smoothing", "0.0"),
     ]:  # fmt: skip
         rest = help_text.partition(f"{flag} ")[2]
         assert rest, flag
-        assert not default or f"[default: {default}]" in rest[:300], flag
+        assert not default or f"default: {default}]" in rest[:300], flag
+    assert "[one of: auto, accuracy, macro_f1, micro_f1, matthews, " in help_text
 
 
 def test_predict_refuses_an_existing_output_and_replaces_it_on_request(run, tmp_path, model, table):

@@ -277,9 +277,8 @@ def test_what_is_written_as_a_dict_is_read_as_the_same_config():
 
 
 def test_describe_gives_the_text_and_the_default_of_an_option():
-    description, default = describe("pretrain.optimizer.learning_rate")
-
-    assert (description, default) == ("Peak learning rate.", 1e-4)
+    assert describe("pretrain.optimizer.learning_rate") == ("Peak learning rate.", 1e-4, ())
+    assert describe("make_data.objective")[1:] == ("mlm-nsp", ("mlm-nsp", "mlm-sop", "mlm"))
 
 
 def test_a_resume_names_the_identity_options_that_differ_and_no_others():

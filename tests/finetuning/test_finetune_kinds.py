@@ -316,7 +316,27 @@ def test_seeds_are_told_one_by_one_and_averaged(tmp_path, tiny_checkpoint, table
     assert (mean, spread) == pytest.approx((np.mean(losses), np.std(losses, ddof=1)))
 
 
-def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint, tables, recipe):
+def test_a_network_that_what_needs_none_beats_is_said_to_be_one(
+    tmp_path, tiny_checkpoint, tables, recipe, caplog
+):
+    config = dataclasses.replace(recipe, learning_rate=1e-30, num_epochs=1, baseline=True)
+
+    result = finetune(
+        tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "model", config=config
+    )
+
+    without = result.baselines["tfidf_linear"]["dev"]["accuracy"]
+    assert result.dev["accuracy"] < without  # nothing was learnt
+    assert (
+        f"the network was not worth it here: its dev accuracy is {result.dev['accuracy']:.3f}, and "
+        f"{without:.3f} without one (TF-IDF + linear)"
+    ) in caplog.text
+
+
+def test_training_stops_early_when_nothing_gets_better(
+    tmp_path, tiny_checkpoint, tables, recipe, caplog
+):
+    caplog.set_level("INFO")
     config = dataclasses.replace(recipe, learning_rate=1e-30, num_epochs=9, early_stopping=2)
 
     result = finetune(
@@ -326,6 +346,7 @@ def test_training_stops_early_when_nothing_gets_better(tmp_path, tiny_checkpoint
 
     (member,) = result.members
     assert (member.best_epoch, len(member.history)) == (1, 3)
+    assert "stopped after epoch 3 of 9: the dev matthews was best in epoch 1" in caplog.text
 
 
 @pytest.mark.parametrize(("num_epochs", "is_said"), [(3, True), (4, False)])

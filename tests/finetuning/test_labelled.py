@@ -1,6 +1,7 @@
 """Labelled tables: every form that one can have, and every fault that a row can have."""
 
 import gzip
+import json
 import os
 
 import pytest
@@ -286,7 +287,11 @@ def test_separators_inside_the_names_of_classes_are_said(tmp_path, caplog, label
 def test_labels_that_are_no_numbers_are_bad_rows_of_a_regression(tmp_path):
     path = write(tmp_path, "t.tsv", "a\t0.5", "b\ttwo", "c\tinf", "d\t3")
 
-    with pytest.raises(CorpusError, match=r"t.tsv: the label is no number on 2 lines: 3, 4"):
+    with pytest.raises(
+        CorpusError,
+        match=r"t.tsv: the label 'two' is no number on line 3; the label 'inf' is no number on "
+        r"line 4 — .*; or, if the labels name classes, pass --task classification",
+    ):
         read(path, Finetune(task="regression"))
 
 
@@ -324,7 +329,7 @@ def test_standard_input_has_no_name_to_tell_its_form():
     with pytest.raises(
         ConfigError, match=r"standard input: has no name .*— state it with --format"
     ):
-        read_texts(STDIN, CONFIG)
+        list(read_texts(STDIN, CONFIG))
 
 
 def test_a_labelled_table_is_no_pipe(tmp_path):
@@ -333,3 +338,24 @@ def test_a_labelled_table_is_no_pipe(tmp_path):
     for path, name in (("-", "standard input"), (tmp_path / "pipe", "pipe")):
         with pytest.raises(ConfigError, match=rf"{name}: expected a labelled table in a file, .*"):
             read(path, Finetune(format="tsv"))
+
+
+@pytest.mark.parametrize("others", [[], ["c"]])
+def test_lists_are_several_names_whatever_they_hold(tmp_path, others):
+    path = tmp_path / "t.jsonl"
+    labels = [["a"], ["b", "d"], [], *others]
+    path.write_text("".join(json.dumps({"text": "x", "label": label}) + "\n" for label in labels))
+
+    table, found, reason = read_train_table(path, Finetune())
+
+    assert (found.kind, reason) == ("multi-label", "lists of names")
+    assert [found.split(cell) for cell in table.labels[:3]] == [["a"], ["b", "d"], []]
+
+
+def test_decimal_commas_are_named_as_what_they_may_be(tmp_path, caplog):
+    rows = (f"x\t0,{number}" for number in range(10, 40))
+
+    _, labels, _ = read_train_table(write(tmp_path, "t.tsv", *rows), Finetune())
+
+    assert labels.kind == "classification"
+    assert "if they are numbers, write points for the commas" in caplog.text

@@ -59,6 +59,14 @@ def test_the_kind_is_found_from_the_labels(cells, kind):
     assert find_kind(cells, separator=",")[0] == kind
 
 
+def test_one_bad_cell_does_not_make_names_of_numbers():
+    numbers = [f"0.{number:03}" for number in range(100)]
+
+    for bad in ("nan", "0,5", "N/A", "inf"):
+        assert find_kind([*numbers, bad], separator=",")[0] == "regression"
+    assert find_kind(["1.0", "1.1", "2.0", "beta"] * 20, separator=",")[0] == "classification"
+
+
 def test_the_reason_for_a_kind_is_in_words():
     assert find_kind(["a", "b", "b,a"], separator=",")[1] == "cells such as 'b,a'"
     assert find_kind(["0.5", "0.25", "1"], separator=",")[1] == (
@@ -73,10 +81,11 @@ def test_the_reason_for_a_kind_is_in_words():
         ("", "classification", "the label is empty"),
         (" \u3000", "regression", "the label is empty"),
         ("", "multi-label", None),
-        ("3,5", "regression", "the label is no number"),
-        ("nan", "regression", "the label is no number"),
-        ("1e999", "regression", "the label is no number"),
-        ("1_0", "regression", "the label is no number"),
+        ("3,5", "regression", "the label '3,5' is no number"),
+        ("nan", "regression", "the label 'nan' is no number"),
+        ("1e999", "regression", "the label '1e999' is no number"),
+        ("1_0", "regression", "the label '1_0' is no number"),
+        ("-1e300", "regression", "the label '-1e300' is beyond 1e+18"),
         (" -1.5e3 ", "regression", None),
         ("a\nb", "classification", "the label holds a tab or a line break, which a table of "
          "predictions cannot"),

@@ -210,7 +210,11 @@ def test_rows_that_cannot_be_read_keep_their_places_on_request(tmp_path, tiny_mo
     table = tmp_path / "in.jsonl"
     table.write_text('oops\n{"text": "the cat"}\n{"body": 1}\n{"text": "a dog"}\n{}\n')
 
-    with pytest.raises(CorpusError, match=r"in.jsonl: line 1: not valid JSON"):
+    with pytest.raises(
+        CorpusError,
+        match=r"in.jsonl: not valid JSON .* on line 1; no field 'text'; found 'body' on line 3; "
+        r"no field 'text'; found none on line 5 — .*--on-bad-rows skip",
+    ):
         predict(tiny_model, table, output=tmp_path / "out.tsv", config=FP32)
     config = dataclasses.replace(FP32, on_bad_rows="skip")
     report = predict(tiny_model, table, output=tmp_path / "out.tsv", config=config)
