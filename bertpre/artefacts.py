@@ -17,7 +17,6 @@ from typing import IO, Any, BinaryIO, Literal
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
 Kind = Literal["tokenizer", "part", "data", "index", "checkpoint", "model", "onnx"]
-
 _RESUMABLE = ("part", "data")  # whose stages go on from what they had finished
 MANIFEST = "manifest.json"
 FORMAT = 1  # raised when a folder's layout changes in a way that older code cannot read
