@@ -152,16 +152,15 @@ def fit(
                 best_weights = {
                     name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
                 }
-        is_patient = epoch - best_epoch(history, metric) < (config.early_stopping or num_epochs)
-        if not is_patient and epoch < num_epochs:
+        best = best_epoch(history, metric)
+        if epoch - best >= (config.early_stopping or num_epochs) and epoch < num_epochs:
             log.info(
                 "stopped after epoch %d of %d: the dev %s was best in epoch %d",
                 epoch,
                 num_epochs,
                 metric,
-                best_epoch(history, metric),
+                best,
             )
-        if not is_patient:
             break
     model.load_state_dict(best_weights)
     return tuple(history)
