@@ -250,9 +250,9 @@ def _combine(
 
 def _warn_if_not_worth_it(result: FinetuneResult, task: Task, config: Finetune) -> None:
     metric = METRICS[task.labels.kind][0] if task.metric == "loss" else task.metric
-    rows = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
-    best = max(rows, key=lambda name: rows[name])
-    if result.dev[metric] > rows[best]:
+    without = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
+    best = max(without, key=lambda name: without[name])
+    if result.dev[metric] > without[best]:
         return
     ways_out = "more pretraining on such text, more epochs or another learning rate may help"
     if task.train.pairs is not None and config.pooling != "compare":
@@ -261,7 +261,7 @@ def _warn_if_not_worth_it(result: FinetuneResult, task: Task, config: Finetune) 
         "the network was not worth it here: its dev %s is %.3f, and %.3f without one (%s); %s",
         metric,
         result.dev[metric],
-        rows[best],
+        without[best],
         baseline_name(best, task.labels.kind),
         ways_out,
     )
