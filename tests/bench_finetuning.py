@@ -88,7 +88,8 @@ def bench_training(
     def train_ours() -> None:
         fit(
             ours, rows, dev=Part(table, np.arange(1)), labels=kinds,
-            objective=Objective(kind="classification"), config=Finetune(batch_size=BATCH_SIZE),
+            objective=Objective(kind="classification"), tokenizer=start.encoder.tokenizer,
+            config=Finetune(batch_size=BATCH_SIZE),
             learning_rate=1e-4, num_epochs=1, metric="accuracy", device=torch.device("cpu"),
             precision=precision, seed=0, on_update=lambda done, total: None,
             on_epoch=lambda report: None,

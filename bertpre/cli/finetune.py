@@ -37,6 +37,7 @@ _FLAGS: dict[str, type] = {
     "pooling": str,
     "layer_decay": float,
     "hidden_dropout_prob": float,
+    "mask_probability": float,
     "label_smoothing": float,
     "class_weights": str,
     "focal_gamma": float,

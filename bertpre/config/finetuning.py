@@ -80,6 +80,13 @@ class Finetune(TableOptions):
     hidden_dropout_prob: Float = option(
         0.1, "Dropout while fine-tuning, whatever pretraining used.", ge=0, lt=1
     )
+    mask_probability: Float = option(
+        0.0,
+        "Share of the tokens that training replaces with [MASK], drawn anew in each update (word "
+        "dropout); 0.3 keeps a small table from being learnt by heart.",
+        ge=0,
+        lt=1,
+    )
     label_smoothing: Float = option(
         0.0, "Share of each target that is spread over all classes.", ge=0, lt=1
     )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from bertpre.finetuning.batches import EncodedTable
     from bertpre.model.heads import BertForSequenceClassification
+    from bertpre.text.tokenizer import Tokenizer
     from bertpre.training.devices import Precision
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,7 @@ def finetune(
                     member,
                     task=task,
                     tables=tables,
+                    tokenizer=start.encoder.tokenizer,
                     config=config,
                     device=device,
                     precision=precision,
@@ -160,6 +162,7 @@ def _train(
     *,
     task: Task,
     tables: dict[str, "EncodedTable"],
+    tokenizer: "Tokenizer",
     config: Finetune,
     device: "torch.device",
     precision: "Precision",
@@ -181,6 +184,7 @@ def _train(
         dev=dev,
         labels=labels,
         objective=objective,
+        tokenizer=tokenizer,
         config=config,
         learning_rate=cast(float, config.learning_rate),
         num_epochs=cast(int, config.num_epochs),

@@ -20,6 +20,7 @@ from bertpre.finetuning.objective import Objective
 from bertpre.finetuning.recipe import (
     RunningAverage,
     build_layered_optimizer,
+    hide_tokens,
     moved_against,
     set_rates,
 )
@@ -27,6 +28,7 @@ from bertpre.finetuning.scores import EpochReport, score
 from bertpre.finetuning.splits import Rows
 from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
+from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.devices import Precision, autocast
 from bertpre.training.dropout import seed_dropout
 from bertpre.training.schedule import linear_warmup_decay
@@ -61,6 +63,7 @@ def fit(
     dev: Part,
     labels: Labels,
     objective: Objective,
+    tokenizer: Tokenizer,
     config: Finetune,
     learning_rate: float,
     num_epochs: int,
@@ -79,13 +82,14 @@ def fit(
         dev: rows that choose the epoch.
         labels: what the outputs stand for.
         objective: what is minimised.
+        tokenizer: of the model.
         config: batch size, warm-up, decay, clipping, and what the recipe adds.
         learning_rate: the peak.
         num_epochs: passes over the rows, fewer if it stops early.
         metric: the dev score that chooses the epoch.
         device: where the model is.
         precision: of the forward pass.
-        seed: decides the order of the rows, the windows and the dropout.
+        seed: decides the order of the rows, the windows, the masks and the dropout.
         on_update: called after each update with those done and their total.
         on_epoch: called after each epoch.
 
@@ -120,6 +124,9 @@ def fit(
         # Batches of like size: a last batch of one row would move the weights as far as 32 do.
         for chosen in np.array_split(order, num_batches):
             batch = train.table.texts.batch(drawn[chosen], device)
+            if config.mask_probability > 0:
+                key = derive(seed, "fine-tuning masks", step)
+                batch = hide_tokens(batch, tokenizer, probability=config.mask_probability, key=key)
             targets = torch.from_numpy(train.table.targets[train.rows[chosen]]).to(device)
             factor = linear_warmup_decay(step, warmup_steps=warmup_steps, max_steps=max_steps)
             set_rates(optimizer, learning_rate * factor)

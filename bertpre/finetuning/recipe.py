@@ -1,13 +1,18 @@
-"""What fine-tuning adds to a plain update: rates by layer, adversarial steps, averaged weights."""
+"""What fine-tuning adds to an update: masks, rates by layer, adversarial steps, averages."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bertpre.data.random64 import hash64, uniform
 from bertpre.model.bert import EncoderLayer
+from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
+from bertpre.text.tokenizer import Tokenizer
 
 
 def build_layered_optimizer(
@@ -53,6 +58,27 @@ def set_rates(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
     """Set the rate of the next update, in each group by its factor."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group["rate_factor"]
+
+
+def hide_tokens(
+    batch: FlatTokens, tokenizer: Tokenizer, *, probability: float, key: int
+) -> FlatTokens:
+    """Replace some tokens with [MASK], all but [CLS] and [SEP]; pretraining knows such texts.
+
+    Args:
+        batch: sequences of N tokens together; stays as it is.
+        tokenizer: of the model.
+        probability: of each token to be replaced, in [0, 1).
+        key: decides which; the same for the same key and N.
+
+    Source: Iyyer et al. 2015, "Deep unordered composition rivals syntactic methods for text
+        classification", section 3.1 (word dropout); there the words are left out.
+    """
+    ids = batch.input_ids
+    drawn = uniform(hash64(key, np.arange(len(ids)))) < probability
+    is_text = (ids != tokenizer.cls_id) & (ids != tokenizer.sep_id)
+    hidden = torch.from_numpy(drawn).to(ids.device) & is_text
+    return dataclasses.replace(batch, input_ids=ids.masked_fill(hidden, tokenizer.mask_id))
 
 
 @contextlib.contextmanager

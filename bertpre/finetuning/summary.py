@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 # What the recipe may add, shown where it differs from these values.
 _PLAIN = {
     "layer_decay": 1.0,
+    "mask_probability": 0.0,
     "label_smoothing": 0.0,
     "class_weights": "none",
     "focal_gamma": 0.0,

@@ -254,6 +254,7 @@ def test_every_option_is_a_flag_with_its_default(run):
         ("--early-stopping", ""), ("--adversarial-epsilon", "0.0"), ("--ema-decay", "0.0"),
         ("--baseline / --no-baseline", ""), ("--on-bad-rows", "error"), ("--task", "auto"),
         ("--dev-fraction", "0.1"), ("--metric", "auto"), ("--label-smoothing", "0.0"),
+        ("--mask-probability", "0.0"),
     ]:  # fmt: skip
         rest = help_text.partition(f"{flag} ")[2]
         assert rest, flag

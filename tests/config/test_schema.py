@@ -64,7 +64,8 @@ finetune.dev_fraction finetune.folds finetune.seeds
 finetune.max_seq_length finetune.long_texts finetune.window_overlap
 finetune.learning_rate finetune.layer_decay finetune.num_epochs
 finetune.batch_size finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
-finetune.hidden_dropout_prob finetune.label_smoothing finetune.class_weights finetune.focal_gamma
+finetune.hidden_dropout_prob finetune.mask_probability
+finetune.label_smoothing finetune.class_weights finetune.focal_gamma
 finetune.adversarial_epsilon finetune.ema_decay finetune.metric finetune.early_stopping
 finetune.pooling finetune.from_scratch finetune.baseline finetune.device
 finetune.precision

@@ -371,6 +371,7 @@ def test_early_stopping_that_cannot_act_is_a_warning(
         {"adversarial_epsilon": 0.5},
         {"ema_decay": 0.9},
         {"layer_decay": 0.5},
+        {"mask_probability": 0.3},
         {"label_smoothing": 0.2},
         {"class_weights": "balanced"},
         {"focal_gamma": 2.0},

@@ -1,4 +1,4 @@
-"""What the recipe adds to an update: rates by layer, steps against the model, averages."""
+"""What the recipe adds to an update: masks, rates by layer, steps against the model, averages."""
 
 import pytest
 import torch
@@ -8,10 +8,13 @@ from bertpre.config.schema import Model
 from bertpre.finetuning.recipe import (
     RunningAverage,
     build_layered_optimizer,
+    hide_tokens,
     moved_against,
     set_rates,
 )
+from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
+from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.optim import build_optimizer
 
 
@@ -66,6 +69,49 @@ def test_without_decay_by_layer_the_updates_are_those_of_plain_adamw(model):
 
     for parameter, other in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(parameter, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.fixture
+def batch():
+    lengths = [400, 600]
+    ids = torch.arange(1000) % 7 + 20
+    ids[[0, 400]] = 2
+    ids[[399, 999]] = 3
+    ends = torch.tensor([0, *lengths]).cumsum(0).int()
+    return FlatTokens(
+        input_ids=ids, token_type_ids=torch.zeros_like(ids), position_ids=torch.zeros_like(ids),
+        cu_seqlens=ends, max_length=600,
+    )  # fmt: skip
+
+
+def test_a_share_of_the_text_is_hidden_and_nothing_else_changes(batch, tiny_tokenizer):
+    tokenizer = Tokenizer.load(tiny_tokenizer)
+    assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (2, 3, 4)
+    before = batch.input_ids.clone()
+
+    hidden = hide_tokens(batch, tokenizer, probability=0.3, key=5)
+
+    changed = hidden.input_ids != before
+    # Of 996 draws, 5 standard deviations to either side.
+    assert 299 - 73 <= changed.sum().item() <= 299 + 73
+    assert hidden.input_ids[changed].unique().tolist() == [4]
+    assert not changed[[0, 399, 400, 999]].any()
+    assert torch.equal(batch.input_ids, before)
+    assert hidden.cu_seqlens is batch.cu_seqlens
+
+
+def test_what_is_hidden_depends_on_the_key_alone_and_grows_with_the_share(batch, tiny_tokenizer):
+    tokenizer = Tokenizer.load(tiny_tokenizer)
+
+    def masks(probability, key):
+        hidden = hide_tokens(batch, tokenizer, probability=probability, key=key)
+        return hidden.input_ids == tokenizer.mask_id
+
+    assert torch.equal(masks(0.3, 5), masks(0.3, 5))
+    assert not torch.equal(masks(0.3, 5), masks(0.3, 6))
+    assert masks(0.5, 5)[masks(0.3, 5)].all()
+    # With all of the text gone, the structure is still there.
+    assert (~masks(1.0, 5)).nonzero()[:, 0].tolist() == [0, 399, 400, 999]
 
 
 def test_an_embedding_is_moved_along_its_gradient_and_back():
