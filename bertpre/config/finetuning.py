@@ -125,8 +125,8 @@ class Finetune(TableOptions):
     pooling: Literal["auto", "cls", "mean", "compare"] = option(
         "auto",
         "What the head sees: the CLS pooler; the mean of the tokens; or, of pairs, the means of "
-        "both texts, their difference and product. auto: cls if NSP trained it, else compare for "
-        "pairs and mean for single texts.",
+        "both texts, their difference and product, and of the tokens that only one of them has. "
+        "auto: cls if NSP trained it, else compare for pairs and mean for single texts.",
     )
     from_scratch: Bool = option(
         False, "Start from random weights of the same shape, to see what pretraining gives."

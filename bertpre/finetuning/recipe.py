@@ -65,17 +65,22 @@ def hide_tokens(
 ) -> FlatTokens:
     """Replace some tokens with [MASK], all but [CLS] and [SEP]; pretraining knows such texts.
 
+    What a row has more than once is hidden throughout it, or nowhere: otherwise the texts of a
+    pair would seem to differ where they agree.
+
     Args:
         batch: sequences of N tokens together; stays as it is.
         tokenizer: of the model.
         probability: of each token to be replaced, in [0, 1).
-        key: decides which; the same for the same key and N.
+        key: decides which; the same for the same key and batch.
 
     Source: Iyyer et al. 2015, "Deep unordered composition rivals syntactic methods for text
         classification", section 3.1 (word dropout); there the words are left out.
     """
     ids = batch.input_ids
-    drawn = uniform(hash64(key, np.arange(len(ids)))) < probability
+    rows = np.repeat(np.arange(len(batch.cu_seqlens) - 1), batch.cu_seqlens.diff().cpu().numpy())
+    kinds = rows * 2**32 + ids.cpu().numpy()
+    drawn = uniform(hash64(key, kinds)) < probability
     is_text = (ids != tokenizer.cls_id) & (ids != tokenizer.sep_id)
     hidden = torch.from_numpy(drawn).to(ids.device) & is_text
     return dataclasses.replace(batch, input_ids=ids.masked_fill(hidden, tokenizer.mask_id))

@@ -139,7 +139,9 @@ class PaddedModel(nn.Module):
         if isinstance(self.model, BertForSequenceClassification):
             if self.model.pooling == "compare":
                 real, second = keep.to(hidden.dtype), token_type_ids.to(hidden.dtype)
-                pooled = compare_segments(last_hidden_state, real * (1 - second), real * second)
+                pooled = compare_segments(
+                    last_hidden_state, input_ids, real * (1 - second), real * second
+                )
             elif pooled is None:
                 weights = keep[:, :, None].to(hidden.dtype)
                 pooled = (last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)

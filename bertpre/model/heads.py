@@ -172,27 +172,35 @@ def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
     return sums / cu_seqlens.diff()[:, None]
 
 
-def compare_segments(hidden: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Put the means of two texts beside each other, and how they differ.
+def compare_segments(hidden: Tensor, input_ids: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Put the means of two texts beside each other, how they differ, and what only one has.
 
     A shallow encoder does not find out by itself which tokens of one text the other one lacks.
 
     Args:
         hidden: (B, T, D).
-        first: (B, T), 1 at the tokens of the first text, else 0.
+        input_ids: (B, T).
+        first: (B, T), 1 at the tokens of the first text, [CLS] in front included, else 0.
         second: the same of the second text.
 
     Returns:
-        (B, 4 D): the mean a of the first, the mean b of the second, |a - b| and a * b.
+        (B, 6 D): the mean a of the first, the mean b of the second, |a - b|, a * b, the mean of
+        the tokens of the first that the second lacks, and the other way round; 0 if none.
 
     Source: Conneau et al. 2017, "Supervised learning of universal sentence representations from
-        natural language inference data", section 3.1.
+        natural language inference data", section 3.1, for the first four; for matching by the
+        token itself Chen et al. 2017, "Reading Wikipedia to answer open-domain questions",
+        section 3.2 ("exact match").
     """
-    a, b = (
+    is_same = input_ids[:, :, None] == input_ids[:, None, :]  # (B, T) -> (B, T, T)
+    no_cls = torch.cat([torch.zeros_like(first[:, :1]), first[:, 1:]], dim=1)
+    only_first = no_cls * ~(is_same & (second[:, None, :] > 0)).any(dim=2)
+    only_second = second * ~(is_same & (first[:, None, :] > 0)).any(dim=2)
+    a, b, without_b, without_a = (
         (hidden * weights[:, :, None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp_min(1)
-        for weights in (first, second)
+        for weights in (first, second, only_first, only_second)
     )  # (B, T, D) -> (B, D)
-    return torch.cat([a, b, (a - b).abs(), a * b], dim=1)
+    return torch.cat([a, b, (a - b).abs(), a * b, without_b, without_a], dim=1)
 
 
 class BertForSequenceClassification(nn.Module):
@@ -220,7 +228,7 @@ class BertForSequenceClassification(nn.Module):
         self.pooling = pooling
         self.bert = BertModel(config, vocab_size=vocab_size, with_pooler=pooling == "cls")
         self.dropout = Dropout(config.hidden_dropout_prob)
-        width = config.hidden_size * (4 if pooling == "compare" else 1)
+        width = config.hidden_size * (6 if pooling == "compare" else 1)
         self.classifier = nn.Linear(width, num_labels)
 
     def forward(self, batch: FlatBatch) -> Tensor:
@@ -232,7 +240,10 @@ class BertForSequenceClassification(nn.Module):
             )
             second = batch.token_type_ids.to(hidden.dtype)
             pooled = compare_segments(
-                layout.pad(hidden), layout.pad(1 - second), layout.pad(second)
+                layout.pad(hidden),
+                layout.pad(batch.input_ids),
+                layout.pad(1 - second),
+                layout.pad(second),
             )
         elif pooled is None:
             pooled = mean_pool(hidden, batch.cu_seqlens, batch.max_length)

@@ -156,7 +156,7 @@ def test_what_compares_pairs_predicts_as_it_was_scored(
     scored = [float(row[0]) for row in rows_of(folder / "test_predictions.tsv")[1:]]
     np.testing.assert_allclose(found, scored, rtol=1e-4)  # sums in another order
     assert read_manifest(folder, "model")["pooling"] == "compare"
-    assert load_file(folder / "model.safetensors")["classifier.weight"].shape == (1, 4 * 32)
+    assert load_file(folder / "model.safetensors")["classifier.weight"].shape == (1, 6 * 32)
 
 
 def test_a_model_of_pairs_is_given_pairs(numbers_model, tmp_path, pairs):

@@ -1,5 +1,7 @@
 """What the recipe adds to an update: masks, rates by layer, steps against the model, averages."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -74,7 +76,7 @@ def test_without_decay_by_layer_the_updates_are_those_of_plain_adamw(model):
 @pytest.fixture
 def batch():
     lengths = [400, 600]
-    ids = torch.arange(1000) % 7 + 20
+    ids = torch.arange(1000) + 20
     ids[[0, 400]] = 2
     ids[[399, 999]] = 3
     ends = torch.tensor([0, *lengths]).cumsum(0).int()
@@ -112,6 +114,19 @@ def test_what_is_hidden_depends_on_the_key_alone_and_grows_with_the_share(batch,
     assert masks(0.5, 5)[masks(0.3, 5)].all()
     # With all of the text gone, the structure is still there.
     assert (~masks(1.0, 5)).nonzero()[:, 0].tolist() == [0, 399, 400, 999]
+
+
+def test_a_token_is_hidden_wherever_its_row_has_it(batch, tiny_tokenizer):
+    tokenizer = Tokenizer.load(tiny_tokenizer)
+    batch = dataclasses.replace(batch, input_ids=torch.arange(1000) % 20 + 20)
+
+    hidden = hide_tokens(batch, tokenizer, probability=0.5, key=5).input_ids == 4
+
+    rows = [hidden[:400].reshape(20, 20), hidden[400:].reshape(30, 20)]
+    for row in rows:
+        assert (row == row[0]).all()
+        assert 0 < row[0].sum().item() < 20
+    assert not torch.equal(rows[0][0], rows[1][0])
 
 
 def test_an_embedding_is_moved_along_its_gradient_and_back():

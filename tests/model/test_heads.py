@@ -13,6 +13,7 @@ from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
     PretrainingLogits,
+    compare_segments,
     mean_pool,
     pretraining_loss,
 )
@@ -168,7 +169,7 @@ def test_classification_from_the_mean_has_no_pooler(
     assert model.bert.pooler is None
 
 
-def test_classification_of_a_comparison_sees_both_means_their_difference_and_product(
+def test_classification_of_a_comparison_sees_means_differences_and_what_one_text_lacks(
     make_config: MakeConfig, randomize: Randomize, pairs
 ) -> None:
     model = BertForSequenceClassification(
@@ -179,15 +180,43 @@ def test_classification_of_a_comparison_sees_both_means_their_difference_and_pro
     logits = model(pairs.flat)
 
     hidden = model.bert.forward_padded(pairs.input_ids, pairs.attention_mask, pairs.token_type_ids)
-    for row, (values, keep, types) in enumerate(
-        zip(hidden, pairs.attention_mask.bool(), pairs.token_type_ids, strict=True)
-    ):
+    for row, (values, ids, keep, types) in enumerate(
+        zip(
+            hidden, pairs.input_ids.tolist(), pairs.attention_mask.bool(), pairs.token_type_ids,
+            strict=True,
+        )
+    ):  # fmt: skip
         a = values[keep & (types == 0)].mean(dim=0)
         b = values[keep & (types == 1)]
         b = b.mean(dim=0) if len(b) > 0 else torch.zeros_like(a)
-        expected = model.classifier(torch.cat([a, b, (a - b).abs(), a * b]))
+        sides = [
+            {place for place in range(len(ids)) if keep[place] and types[place] == side}
+            for side in (0, 1)
+        ]
+        alone = []
+        for side, other in (sides, sides[::-1]):
+            known = {ids[place] for place in other}
+            places = [place for place in sorted(side) if place > 0 and ids[place] not in known]
+            alone.append(values[places].mean(dim=0) if places else torch.zeros_like(a))
+        expected = model.classifier(torch.cat([a, b, (a - b).abs(), a * b, *alone]))
         torch.testing.assert_close(logits[row], expected, atol=1e-5, rtol=1e-5)
     assert model.bert.pooler is None
+
+
+def test_a_comparison_finds_the_tokens_that_only_one_text_has() -> None:
+    # [CLS] 7 8 7 [SEP] 8 9 [SEP] and, with padding, [CLS] 5 [SEP] 5 [SEP].
+    ids = torch.tensor([[2, 7, 8, 7, 3, 8, 9, 3], [2, 5, 3, 5, 3, 0, 0, 0]])
+    first = torch.tensor([[1.0, 1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]])
+    second = torch.tensor([[0.0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]])
+    hidden = torch.tensor([[[1.0], [2], [4], [8], [16], [32], [64], [128]]] * 2)
+
+    found = compare_segments(hidden, ids, first, second)
+
+    # 7 twice, (2 + 8) / 2; and 9. The second pair is of the same text twice.
+    assert found[0, 4:].tolist() == [5.0, 64.0]
+    assert found[1, 4:].tolist() == [0.0, 0.0]
+    a, b = 31 / 5, 224 / 3
+    assert found[0, :4].tolist() == pytest.approx([a, b, b - a, a * b])
 
 
 def test_classification_head_drops_in_training_only(make_config: MakeConfig, pairs) -> None:
