@@ -87,8 +87,19 @@ class EncodedTexts:
         counts = self.first_of_row[rows + 1] - self.first_of_row[rows]
         return self.first_of_row[rows] + below(hash64(key, rows), counts)
 
-    def batch(self, sequences: Ids, device: torch.device) -> FlatTokens:
-        """Put sequences together, in the order asked for."""
+    def batch(
+        self,
+        sequences: Ids,
+        device: torch.device,
+        hide: Callable[[Ids, Ids], Ids] | None = None,
+    ) -> FlatTokens:
+        """Put sequences together, in the order asked for.
+
+        Args:
+            sequences: which.
+            device: where the batch goes.
+            hide: gives other ids for the ids of all tokens and the place of each one's sequence.
+        """
         lengths = self.starts[sequences + 1] - self.starts[sequences]
         ends = np.cumsum(lengths)
         # Where each token is in its sequence, and all of them in the table.
@@ -96,8 +107,11 @@ class EncodedTexts:
         places = positions + np.repeat(self.starts[sequences], lengths)
         segments = positions >= np.repeat(self.second_starts[sequences], lengths)
         cu_seqlens = np.concatenate([[0], ends]).astype(np.int32)
+        ids = self.input_ids[places].astype(np.int64)
+        if hide is not None:
+            ids = hide(ids, np.repeat(np.arange(len(sequences)), lengths))
         return FlatTokens(
-            input_ids=torch.from_numpy(self.input_ids[places].astype(np.int64)).to(device),
+            input_ids=torch.from_numpy(ids).to(device),
             token_type_ids=torch.from_numpy(segments.astype(np.int64)).to(device),
             position_ids=torch.from_numpy(positions).to(device),
             cu_seqlens=torch.from_numpy(cu_seqlens).to(device),

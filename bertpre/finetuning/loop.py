@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -123,10 +124,15 @@ def fit(
         loss_sum = 0.0
         # Batches of like size: a last batch of one row would move the weights as far as 32 do.
         for chosen in np.array_split(order, num_batches):
-            batch = train.table.texts.batch(drawn[chosen], device)
+            hide = None
             if config.mask_probability > 0:
-                key = derive(seed, "fine-tuning masks", step)
-                batch = hide_tokens(batch, tokenizer, probability=config.mask_probability, key=key)
+                hide = partial(
+                    hide_tokens,
+                    tokenizer=tokenizer,
+                    probability=config.mask_probability,
+                    key=derive(seed, "fine-tuning masks", step),
+                )
+            batch = train.table.texts.batch(drawn[chosen], device, hide)
             targets = torch.from_numpy(train.table.targets[train.rows[chosen]]).to(device)
             factor = linear_warmup_decay(step, warmup_steps=warmup_steps, max_steps=max_steps)
             set_rates(optimizer, learning_rate * factor)

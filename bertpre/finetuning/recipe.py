@@ -1,7 +1,6 @@
 """What fine-tuning adds to an update: masks, rates by layer, adversarial steps, averages."""
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.data.random64 import hash64, uniform
+from bertpre.finetuning.batches import Ids
 from bertpre.model.bert import EncoderLayer
-from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.text.tokenizer import Tokenizer
 
@@ -60,30 +59,25 @@ def set_rates(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
         group["lr"] = learning_rate * group["rate_factor"]
 
 
-def hide_tokens(
-    batch: FlatTokens, tokenizer: Tokenizer, *, probability: float, key: int
-) -> FlatTokens:
+def hide_tokens(ids: Ids, rows: Ids, *, tokenizer: Tokenizer, probability: float, key: int) -> Ids:
     """Replace some tokens with [MASK], all but [CLS] and [SEP]; pretraining knows such texts.
 
     What a row has more than once is hidden throughout it, or nowhere: otherwise the texts of a
     pair would seem to differ where they agree.
 
     Args:
-        batch: sequences of N tokens together; stays as it is.
+        ids: (N,), tokens of several rows one after another.
+        rows: (N,), the row of each.
         tokenizer: of the model.
-        probability: of each token to be replaced, in [0, 1).
-        key: decides which; the same for the same key and batch.
+        probability: of each token to be replaced, in [0, 1].
+        key: decides which; the same for the same key, rows and ids.
 
     Source: Iyyer et al. 2015, "Deep unordered composition rivals syntactic methods for text
         classification", section 3.1 (word dropout); there the words are left out.
     """
-    ids = batch.input_ids
-    rows = np.repeat(np.arange(len(batch.cu_seqlens) - 1), batch.cu_seqlens.diff().cpu().numpy())
-    kinds = rows * 2**32 + ids.cpu().numpy()
-    drawn = uniform(hash64(key, kinds)) < probability
+    drawn = uniform(hash64(key, rows * 2**32 + ids)) < probability
     is_text = (ids != tokenizer.cls_id) & (ids != tokenizer.sep_id)
-    hidden = torch.from_numpy(drawn).to(ids.device) & is_text
-    return dataclasses.replace(batch, input_ids=ids.masked_fill(hidden, tokenizer.mask_id))
+    return np.where(drawn & is_text, tokenizer.mask_id, ids)
 
 
 @contextlib.contextmanager

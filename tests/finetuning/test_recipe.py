@@ -1,7 +1,6 @@
 """What the recipe adds to an update: masks, rates by layer, steps against the model, averages."""
 
-import dataclasses
-
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,7 +13,6 @@ from bertpre.finetuning.recipe import (
     moved_against,
     set_rates,
 )
-from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.text.tokenizer import Tokenizer
 from bertpre.training.optim import build_optimizer
@@ -74,59 +72,46 @@ def test_without_decay_by_layer_the_updates_are_those_of_plain_adamw(model):
 
 
 @pytest.fixture
-def batch():
-    lengths = [400, 600]
-    ids = torch.arange(1000) + 20
-    ids[[0, 400]] = 2
-    ids[[399, 999]] = 3
-    ends = torch.tensor([0, *lengths]).cumsum(0).int()
-    return FlatTokens(
-        input_ids=ids, token_type_ids=torch.zeros_like(ids), position_ids=torch.zeros_like(ids),
-        cu_seqlens=ends, max_length=600,
-    )  # fmt: skip
-
-
-def test_a_share_of_the_text_is_hidden_and_nothing_else_changes(batch, tiny_tokenizer):
+def tokenizer(tiny_tokenizer):
     tokenizer = Tokenizer.load(tiny_tokenizer)
     assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (2, 3, 4)
-    before = batch.input_ids.clone()
+    return tokenizer
 
-    hidden = hide_tokens(batch, tokenizer, probability=0.3, key=5)
 
-    changed = hidden.input_ids != before
+def test_a_share_of_the_text_is_hidden_and_no_other_token(tokenizer):
+    ids = np.arange(1000) + 20
+    ids[[0, 400]] = 2
+    ids[[399, 999]] = 3
+    rows = np.repeat([0, 1], [400, 600])
+    before = ids.copy()
+
+    def hide(probability, key):
+        return hide_tokens(ids, rows, tokenizer=tokenizer, probability=probability, key=key)
+
+    hidden = hide(0.3, key=5)
+
+    changed = hidden != before
     # Of 996 draws, 5 standard deviations to either side.
-    assert 299 - 73 <= changed.sum().item() <= 299 + 73
-    assert hidden.input_ids[changed].unique().tolist() == [4]
-    assert not changed[[0, 399, 400, 999]].any()
-    assert torch.equal(batch.input_ids, before)
-    assert hidden.cu_seqlens is batch.cu_seqlens
+    assert 299 - 73 <= changed.sum() <= 299 + 73
+    assert set(hidden[changed]) == {4}
+    assert (ids == before).all()
+    assert (hide(0.3, key=5) == hidden).all()
+    assert (hide(0.3, key=6) != hidden).any()
+    # With a larger share the same ones and more; with all, the structure is still there.
+    assert (hide(0.5, key=5)[changed] == 4).all()
+    assert np.flatnonzero(hide(1.0, key=5) != 4).tolist() == [0, 399, 400, 999]
 
 
-def test_what_is_hidden_depends_on_the_key_alone_and_grows_with_the_share(batch, tiny_tokenizer):
-    tokenizer = Tokenizer.load(tiny_tokenizer)
+def test_a_token_is_hidden_wherever_its_row_has_it(tokenizer):
+    ids, rows = np.arange(1000) % 20 + 20, np.repeat([0, 1], [400, 600])
 
-    def masks(probability, key):
-        hidden = hide_tokens(batch, tokenizer, probability=probability, key=key)
-        return hidden.input_ids == tokenizer.mask_id
+    hidden = hide_tokens(ids, rows, tokenizer=tokenizer, probability=0.5, key=5) == 4
 
-    assert torch.equal(masks(0.3, 5), masks(0.3, 5))
-    assert not torch.equal(masks(0.3, 5), masks(0.3, 6))
-    assert masks(0.5, 5)[masks(0.3, 5)].all()
-    # With all of the text gone, the structure is still there.
-    assert (~masks(1.0, 5)).nonzero()[:, 0].tolist() == [0, 399, 400, 999]
-
-
-def test_a_token_is_hidden_wherever_its_row_has_it(batch, tiny_tokenizer):
-    tokenizer = Tokenizer.load(tiny_tokenizer)
-    batch = dataclasses.replace(batch, input_ids=torch.arange(1000) % 20 + 20)
-
-    hidden = hide_tokens(batch, tokenizer, probability=0.5, key=5).input_ids == 4
-
-    rows = [hidden[:400].reshape(20, 20), hidden[400:].reshape(30, 20)]
-    for row in rows:
-        assert (row == row[0]).all()
-        assert 0 < row[0].sum().item() < 20
-    assert not torch.equal(rows[0][0], rows[1][0])
+    first, second = hidden[:400].reshape(20, 20), hidden[400:].reshape(30, 20)
+    for repeats in (first, second):
+        assert (repeats == repeats[0]).all()
+        assert 0 < repeats[0].sum() < 20
+    assert (first[0] != second[0]).any()
 
 
 def test_an_embedding_is_moved_along_its_gradient_and_back():
