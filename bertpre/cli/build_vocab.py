@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bertpre.cli.options import (
-    ConfigFile,
+    ConfigFiles,
     Overwrite,
     Seed,
     Sets,
@@ -52,7 +52,7 @@ def command(
     sample_bytes: Annotated[
         int | None, option("build_vocab.sample_bytes", "--sample-bytes")
     ] = None,
-    config_file: ConfigFile = None,
+    config_files: ConfigFiles = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
@@ -64,7 +64,7 @@ def command(
     Example: bertpre build-vocab corpus.txt --output tokenizer --vocab-size 8000
     """
     config = load_config(
-        config_file,
+        config_files,
         sets=sets or [],
         flags={
             "seed": seed,

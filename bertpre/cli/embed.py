@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, takes_options
+from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, takes_options
 from bertpre.config.load import load_config
 
 _FLAGS: dict[str, type] = {
@@ -39,7 +39,7 @@ def command(
     ],
     output: Annotated[Path, typer.Option("--output", help="File to make: .npy or .tsv.")],
     flags: dict[str, Any],
-    config_file: ConfigFile = None,
+    config_files: ConfigFiles = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
@@ -48,7 +48,7 @@ def command(
 
     Example: bertpre embed run texts.tsv --output vectors.npy
     """
-    config = load_config(config_file, sets=sets or [], flags={"seed": seed, **flags})
+    config = load_config(config_files, sets=sets or [], flags={"seed": seed, **flags})
     from bertpre.cli import render
     from bertpre.finetuning.embed import embed
 

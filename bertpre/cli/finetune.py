@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, takes_options
+from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, takes_options
 from bertpre.config.load import load_config
 
 _FLAGS: dict[str, type] = {
@@ -81,7 +81,7 @@ def command(
     test: Annotated[
         Path | None, typer.Option("--test", help="Table that is only scored, at the end.")
     ] = None,
-    config_file: ConfigFile = None,
+    config_files: ConfigFiles = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
@@ -90,7 +90,7 @@ def command(
 
     Example: bertpre finetune run --train train.tsv --dev dev.tsv --test test.tsv --output model
     """
-    config = load_config(config_file, sets=sets or [], flags={"seed": seed, **flags})
+    config = load_config(config_files, sets=sets or [], flags={"seed": seed, **flags})
     from bertpre.cli import render
     from bertpre.finetuning.finetune import finetune
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bertpre.cli.options import (
-    ConfigFile,
+    ConfigFiles,
     Overwrite,
     Seed,
     Sets,
@@ -91,7 +91,7 @@ def command(
         Path | None,
         typer.Option("--export-jsonl", help="Also write masked training examples to this file."),
     ] = None,
-    config_file: ConfigFile = None,
+    config_files: ConfigFiles = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
@@ -116,7 +116,7 @@ def command(
         "max_unknown_share": max_unknown_share,
     }
     config = load_config(
-        config_file,
+        config_files,
         sets=sets or [],
         flags={
             "seed": seed,

@@ -119,9 +119,13 @@ Inputs = Annotated[
     list[str],
     typer.Argument(metavar="INPUT...", help="Files, folders, patterns, or - for standard input."),
 ]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", help="YAML file with the options of a whole experiment."),
+ConfigFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        help="YAML file with the options of a whole experiment; repeatable: a later one goes "
+        "before an earlier one.",
+    ),
 ]
 Sets = Annotated[
     list[str] | None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, number_or_name, option
+from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, number_or_name, option
 from bertpre.config.load import load_config
 
 
@@ -64,7 +64,7 @@ def command(
     ] = None,
     device: Annotated[str | None, option("finetune.device", "--device")] = None,
     precision: Annotated[str | None, option("finetune.precision", "--precision")] = None,
-    config_file: ConfigFile = None,
+    config_files: ConfigFiles = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
@@ -81,7 +81,7 @@ def command(
 
     stored = table_options(read_manifest(models[0], "model"))
     config = load_config(
-        config_file,
+        config_files,
         sets=sets or [],
         flags={
             "seed": seed,

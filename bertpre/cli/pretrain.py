@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFile, Overwrite, Seed, Sets, option
+from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, option
 from bertpre.config.load import load_config
 
 
@@ -49,7 +49,7 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, show the summary, and stop.")
     ] = False,
-    config_file: ConfigFile = None,
+    config_files: ConfigFiles = None,
     sets: Sets = None,
     seed: Seed = None,
     overwrite: Overwrite = False,
@@ -72,7 +72,7 @@ def command(
         sets = [f"{name}=null" for name in lengths] + sets
     read_config = functools.partial(
         load_config,
-        config_file,
+        config_files,
         sets=sets,
         flags={
             "seed": seed,

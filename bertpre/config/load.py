@@ -1,4 +1,4 @@
-"""One ``Config`` from defaults, a YAML file, ``--set`` and flags, in rising precedence."""
+"""One ``Config`` from defaults, YAML files, ``--set`` and flags, in rising precedence."""
 
 import dataclasses
 import difflib
@@ -44,7 +44,7 @@ _Loader.add_implicit_resolver(
 
 
 def load_config(
-    path: str | Path | None = None,
+    path: str | Path | Sequence[str | Path] | None = None,
     *,
     sets: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
@@ -53,7 +53,8 @@ def load_config(
     """Read and check an experiment's options.
 
     Args:
-        path: a YAML file, one section a stage; absent options take their defaults.
+        path: a YAML file, one section a stage; absent options take their defaults. Of several
+            files, a later one's options go before an earlier one's.
         sets: ``SECTION.KEY=VALUE`` strings, the value in YAML.
         flags: dotted option name to value, None where the flag was not given.
         derived: dotted option name to value, from an earlier stage, for options nobody states.
@@ -62,12 +63,13 @@ def load_config(
         ConfigError: names every unknown option, wrong type and value out of range at once.
     """
     merged: dict[str, Any] = {}
-    if path is not None:
-        merged = _read_yaml(Path(path))
+    for file in [path] if isinstance(path, (str, Path)) else path or []:
+        values = _read_yaml(Path(file))
         try:
-            parse_config(merged)  # apart from what the command line adds, to say whose fault it is
+            parse_config(values)  # apart from all that is added, to say whose fault it is
         except ConfigError as error:
-            raise ConfigError(f"{path}: {error.message}") from error
+            raise ConfigError(f"{file}: {error.message}") from error
+        _merge(merged, values)
     for item in sets:
         key, separator, text = item.partition("=")
         if not separator or not key.strip():
@@ -185,6 +187,14 @@ def _put(merged: dict[str, Any], dotted: str, value: object, *, replace: bool = 
         merged = inner
     if replace or last not in merged:
         merged[last] = value
+
+
+def _merge(merged: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if isinstance(merged.get(key), dict) and isinstance(value, Mapping):
+            _merge(merged[key], value)
+        elif not (isinstance(merged.get(key), dict) and value is None):  # an empty section
+            merged[key] = value
 
 
 def _without_empty_sections(values: Mapping[str, Any], section: Any) -> dict[str, Any]:

@@ -262,7 +262,8 @@ def _warn_if_not_worth_it(result: FinetuneResult, task: Task, config: Finetune) 
     if task.train.pairs is not None and config.pooling != "compare":
         ways_out += "; of pairs, --pooling compare often does"
     log.warning(
-        "the network was not worth it here: its dev %s is %.3f, and %.3f without one (%s); %s",
+        "the network was not worth it here: its dev %s is %.3f, no better than the %.3f without "
+        "one (%s); %s",
         metric,
         result.dev[metric],
         without[best],

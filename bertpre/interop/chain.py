@@ -51,7 +51,7 @@ def find_chain(
     if not (run / RUN_CONFIG).is_file():
         raise DataFormatError(
             f"{run}: expected a run folder, with {RUN_CONFIG} in it",
-            "name the folder that `bertpre pretrain` wrote",
+            "name the folder that `bertpre pretrain` wrote; of any other, see `bertpre inspect`",
         )
     data_fingerprint = read_run_config(run)["data"]
     checkpoints = list(_manifests([*run.glob("checkpoints/step-*"), run / "final"]))

@@ -57,6 +57,34 @@ def test_a_flag_wins_over_set_over_the_file_over_the_default(write):
     assert (data.dupe_factor, data.mlm_probability) == (3, 0.4)
 
 
+def test_a_later_file_goes_before_an_earlier_one_and_leaves_the_rest(tmp_path):
+    recipe, mine = tmp_path / "recipe.yaml", tmp_path / "mine.yaml"
+    recipe.write_text(
+        "model:\n  hidden_size: 64\n  num_hidden_layers: 3\n"
+        "pretrain:\n  optimizer:\n    name: muon\n    beta2: 0.9\nfinetune:\n  ema_decay: 0.5\n"
+    )
+    mine.write_text(
+        "model:\n  hidden_size: 128\npretrain:\n  optimizer:\n    beta2: 0.95\nfinetune:\n"
+    )
+
+    config = load_config([recipe, mine])
+
+    assert (config.model.hidden_size, config.model.num_hidden_layers) == (128, 3)
+    assert (config.pretrain.optimizer.name, config.pretrain.optimizer.beta2) == ("muon", 0.95)
+    assert config.finetune.ema_decay == 0.5
+    assert load_config([mine, recipe]).model.hidden_size == 64
+    assert load_config([recipe]) == load_config(recipe)
+
+
+def test_a_fault_in_one_of_several_files_names_it(tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("model:\n  hidden_size: 64\n")
+    bad.write_text("model:\n  hidden_sise: 64\n")
+
+    with pytest.raises(ConfigError, match=r"bad\.yaml: .*hidden_sise"):
+        load_config([good, bad])
+
+
 def test_the_last_set_of_an_option_wins():
     assert load_config(sets=["seed=1", "seed=2"]).seed == 2
 
