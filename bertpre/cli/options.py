@@ -123,8 +123,8 @@ ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--config",
-        help="YAML file with the options of a whole experiment; repeatable: a later one goes "
-        "before an earlier one.",
+        metavar="<path>",
+        help="YAML file with the options of a whole experiment; repeatable: the later one wins.",
     ),
 ]
 Sets = Annotated[
