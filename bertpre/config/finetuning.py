@@ -125,7 +125,7 @@ class Finetune(TableOptions):
     pooling: Literal["auto", "cls", "mean", "compare"] = option(
         "auto",
         "What the head sees: the CLS pooler; the mean of the tokens; or, of pairs, the means of "
-        "both texts, their difference and product, and what comes from tokens that one text lacks. "
+        "both texts, their difference and product, and of the tokens that only one of them has. "
         "auto: cls if NSP trained it, else compare for pairs and mean for single texts.",
     )
     from_scratch: Bool = option(

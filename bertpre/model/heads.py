@@ -184,9 +184,8 @@ def compare_segments(hidden: Tensor, input_ids: Tensor, first: Tensor, second: T
         second: the same of the second text.
 
     Returns:
-        (B, 6 D): the mean a of the first, the mean b of the second, |a - b|, a * b, the part of a
-        that comes from tokens which the second lacks, and the part of b from those which the
-        first lacks; the more of them, the larger, and 0 if there are none.
+        (B, 6 D): the mean a of the first, the mean b of the second, |a - b|, a * b, the mean of
+        the tokens of the first that the second lacks, and the other way round; 0 if none.
 
     Source: Conneau et al. 2017, "Supervised learning of universal sentence representations from
         natural language inference data", section 3.1, for the first four; for matching by the
@@ -197,15 +196,11 @@ def compare_segments(hidden: Tensor, input_ids: Tensor, first: Tensor, second: T
     no_cls = torch.cat([torch.zeros_like(first[:, :1]), first[:, 1:]], dim=1)
     only_first = no_cls * ~(is_same & (second[:, None, :] > 0)).any(dim=2)
     only_second = second * ~(is_same & (first[:, None, :] > 0)).any(dim=2)
-    of_first = 1 / first.sum(dim=1, keepdim=True).clamp_min(1)
-    of_second = 1 / second.sum(dim=1, keepdim=True).clamp_min(1)
-    a, b, a_alone, b_alone = (
-        (hidden * (weights * share)[:, :, None]).sum(dim=1)  # (B, T, D) -> (B, D)
-        for weights, share in (
-            (first, of_first), (second, of_second), (only_first, of_first), (only_second, of_second)
-        )
-    )  # fmt: skip
-    return torch.cat([a, b, (a - b).abs(), a * b, a_alone, b_alone], dim=1)
+    a, b, without_b, without_a = (
+        (hidden * weights[:, :, None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp_min(1)
+        for weights in (first, second, only_first, only_second)
+    )  # (B, T, D) -> (B, D)
+    return torch.cat([a, b, (a - b).abs(), a * b, without_b, without_a], dim=1)
 
 
 class BertForSequenceClassification(nn.Module):
