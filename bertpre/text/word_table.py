@@ -20,6 +20,7 @@ _FEWEST_POWERS = 1 << 20  # so that blocks of like size share them
 _SLOT_BITS = 20  # some five slots for each entry of a full memo
 _EMPTY = np.uint64(0)
 _BEYOND_ASCII = 128
+_DELETE = 0x7F
 # To BERT, printable ASCII that is neither letter nor digit is punctuation.
 _IS_PUNCTUATION = np.zeros(256, bool)
 _IS_PUNCTUATION[[byte for byte in range(33, 127) if not chr(byte).isalnum()]] = True
@@ -50,10 +51,12 @@ def find_words(data: Array, is_space: Array) -> Words:
     """
     inside = ~is_space[data]
     is_punctuation = _IS_PUNCTUATION[data]
+    # Control characters vanish when text is cleaned, and what is before them meets what is after.
+    may_join = (data >= _BEYOND_ASCII) | (inside & (data < ord(" "))) | (data == _DELETE)
     borders = is_punctuation.copy()
-    borders[:-1] &= data[1:] < _BEYOND_ASCII
+    borders[:-1] &= ~may_join[1:]
     borders[1:] |= is_punctuation[:-1]
-    borders &= data < _BEYOND_ASCII
+    borders &= ~may_join
     borders[1:] |= ~inside[:-1]  # what follows a space
     starts = np.flatnonzero(borders & inside)
     ends = np.flatnonzero((borders[1:] | ~inside[1:]) & inside[:-1]) + 1

@@ -66,6 +66,7 @@ def check(tokenizer: Tokenizer, given_texts: list[str]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(texts)
 @example(["ガ=\u0338", "a<\u0338b", "a-\u0301 b-\u00e9"])
+@example(["<\x00\u0338", "a<\x7f\x0b\x01\u0338b", "<\x00> a\x00-\x00b !\x00\x00!"])
 def test_ids_are_those_of_the_library(
     folders: dict[str, Path], name: str, texts: list[str]
 ) -> None:
