@@ -19,11 +19,12 @@ _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FEWEST_POWERS = 1 << 20  # so that blocks of like size share them
 _SLOT_BITS = 20  # some five slots for each entry of a full memo
 _EMPTY = np.uint64(0)
-_BEYOND_ASCII = 128
-_DELETE = 0x7F
 # To BERT, printable ASCII that is neither letter nor digit is punctuation.
 _IS_PUNCTUATION = np.zeros(256, bool)
 _IS_PUNCTUATION[[byte for byte in range(33, 127) if not chr(byte).isalnum()]] = True
+# Combining marks are beyond ASCII; control characters vanish, and let a mark reach what is before.
+_MAY_JOIN = np.zeros(256, bool)
+_MAY_JOIN[[*range(32), *range(127, 256)]] = True
 
 
 class Words(NamedTuple):
@@ -43,7 +44,8 @@ def find_words(data: Array, is_space: Array) -> Words:
     """Find the words in bytes and hash each; ASCII punctuation is a word of its own.
 
     No border is put before a byte beyond ASCII, as a combining mark may belong to what it follows;
-    nor before punctuation that one follows, as the two may be a letter or a sign together.
+    nor before punctuation that one follows, as the two may be a letter or a sign together. Control
+    characters are taken like such bytes.
 
     Args:
         data: uint8, (n,), UTF-8; the first and the last are spaces.
@@ -51,8 +53,7 @@ def find_words(data: Array, is_space: Array) -> Words:
     """
     inside = ~is_space[data]
     is_punctuation = _IS_PUNCTUATION[data]
-    # Control characters vanish when text is cleaned, and what is before them meets what is after.
-    may_join = (data >= _BEYOND_ASCII) | (inside & (data < ord(" "))) | (data == _DELETE)
+    may_join = _MAY_JOIN[data] & inside
     borders = is_punctuation.copy()
     borders[:-1] &= ~may_join[1:]
     borders[1:] |= is_punctuation[:-1]
