@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bertpre.config.load import load_config
     from bertpre.config.schema import Config
+    from bertpre.corpus.documents import read_documents
     from bertpre.data.dataset import PretrainingData
     from bertpre.data.make_data import make_data
     from bertpre.errors import BertpreError
-    from bertpre.finetuning.embed import embed
-    from bertpre.finetuning.fill_mask import fill_mask
     from bertpre.finetuning.finetune import finetune
-    from bertpre.finetuning.predict import predict
+    from bertpre.inference.embed import embed
+    from bertpre.inference.fill_mask import fill_mask
+    from bertpre.inference.predict import predict
+    from bertpre.inspection.inspection import inspect
+    from bertpre.inspection.report import report
     from bertpre.interop.export import export
     from bertpre.interop.import_checkpoint import import_checkpoint
-    from bertpre.interop.inspection import inspect
-    from bertpre.interop.report import report
     from bertpre.model.bert import BertModel
     from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
     from bertpre.model.loading import load_model
-    from bertpre.text.corpus import read_documents
-    from bertpre.text.tokenizer import Tokenizer
-    from bertpre.text.vocabulary import build_vocab
+    from bertpre.tokenizer.tokenizer import Tokenizer
+    from bertpre.tokenizer.vocabulary import build_vocab
     from bertpre.training.pretrain import pretrain
 
 __version__ = "0.1.0"
@@ -38,21 +38,21 @@ _HOME = {
     "BertpreError": "bertpre.errors",
     "Config": "bertpre.config.schema",
     "PretrainingData": "bertpre.data.dataset",
-    "Tokenizer": "bertpre.text.tokenizer",
-    "build_vocab": "bertpre.text.vocabulary",
-    "embed": "bertpre.finetuning.embed",
+    "Tokenizer": "bertpre.tokenizer.tokenizer",
+    "build_vocab": "bertpre.tokenizer.vocabulary",
+    "embed": "bertpre.inference.embed",
     "export": "bertpre.interop.export",
-    "fill_mask": "bertpre.finetuning.fill_mask",
+    "fill_mask": "bertpre.inference.fill_mask",
     "finetune": "bertpre.finetuning.finetune",
     "import_checkpoint": "bertpre.interop.import_checkpoint",
-    "inspect": "bertpre.interop.inspection",
+    "inspect": "bertpre.inspection.inspection",
     "load_config": "bertpre.config.load",
     "load_model": "bertpre.model.loading",
     "make_data": "bertpre.data.make_data",
-    "predict": "bertpre.finetuning.predict",
+    "predict": "bertpre.inference.predict",
     "pretrain": "bertpre.training.pretrain",
-    "read_documents": "bertpre.text.corpus",
-    "report": "bertpre.interop.report",
+    "read_documents": "bertpre.corpus.documents",
+    "report": "bertpre.inspection.report",
 }
 
 __all__ = [

@@ -21,14 +21,19 @@ from transformers import BertConfig, BertForPreTraining
 
 from bertpre import build_vocab, load_config
 from bertpre.config.schema import BuildVocab, Model, TextOptions
+from bertpre.corpus.documents import read_records
 from bertpre.data.dataset import Examples
 from bertpre.data.loader import Batch, collate
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining as OurBertForPreTraining
-from bertpre.text.corpus import read_records
-from bertpre.training.compiling import compile_layers
-from bertpre.training.devices import Precision, autocast, pick_device, pick_precision
-from bertpre.training.memory import keep_freed_memory
+from bertpre.training.device import (
+    Precision,
+    autocast,
+    compile_layers,
+    keep_freed_memory,
+    pick_device,
+    pick_precision,
+)
 from bertpre.training.optim import build_optimizer
 from bertpre.training.step import train_step
 

@@ -29,9 +29,8 @@ from bertpre.finetuning.objective import Objective
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.devices import Precision, pick_precision
-from bertpre.training.memory import keep_freed_memory
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.training.device import Precision, keep_freed_memory, pick_precision
 
 BATCH_SIZE = 32
 MAX_LENGTH = 128

@@ -14,7 +14,7 @@ from bench import ROOT, bench_training, write_text
 
 from bertpre import build_vocab, load_config, make_data, pretrain
 from bertpre.config.schema import BuildVocab, MakeData
-from bertpre.training.matmul import matmul_peak
+from bertpre.training.device import matmul_peak
 from bertpre.training.metrics import read_metrics
 
 BATCHES = (("base", 128, 256), ("base", 512, 64), ("large", 128, 128))

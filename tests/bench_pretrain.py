@@ -18,7 +18,7 @@ from bench_vocabulary import Cost, measure_process
 from bertpre import build_vocab, load_config, make_data
 from bertpre.config.schema import BuildVocab, MakeData, TextOptions
 from bertpre.data.dataset import PretrainingData, assemble
-from bertpre.training.devices import pick_device, pick_precision
+from bertpre.training.device import pick_device, pick_precision
 from bertpre.training.metrics import read_metrics
 
 ROUNDS = 3

@@ -17,7 +17,7 @@ import numpy as np
 
 OURS = (
     "import sys; from bertpre.config.schema import BuildVocab;"
-    "from bertpre.text.vocabulary import build_vocab;"
+    "from bertpre.tokenizer.vocabulary import build_vocab;"
     "build_vocab([sys.argv[1]], sys.argv[2] + '/ours', BuildVocab(vocab_size=int(sys.argv[3])),"
     " overwrite=True)"
 )

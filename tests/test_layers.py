@@ -1,4 +1,4 @@
-"""Imports only point down: cli > interop > finetuning > training > data | model; data > text."""
+"""Imports only point down, from the command line to the errors."""
 
 import ast
 from collections.abc import Iterator
@@ -9,25 +9,30 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "bertpre"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-BOTTOM = {"errors", "artefacts", "config"}
+# From the top down: each part may import those below it, and all but errors may use the bottom.
+LAYERS = (
+    *("__main__", "cli", "inspection", "interop", "inference", "finetuning", "training", "data"),
+    *("tokenizer", "corpus"),
+)
+BOTTOM = {"config", "artefacts", "errors"}
 MAY_IMPORT = {
-    "errors": set(),
-    "artefacts": {"errors", ""},
-    "config": {"errors"},
-    "text": BOTTOM,
-    "data": BOTTOM | {"text"},
+    part: set(LAYERS[place + 1 :]) | BOTTOM | {"", "model"} for place, part in enumerate(LAYERS)
+}
+MAY_IMPORT |= {
+    **{part: MAY_IMPORT[part] - {"model"} for part in ("tokenizer", "corpus")},
     "model": BOTTOM,
-    "training": BOTTOM | {"text", "data", "model"},
-    "finetuning": BOTTOM | {"text", "data", "model", "training"},
-    "interop": BOTTOM | {"text", "data", "model", "training", "finetuning"},
-    "cli": BOTTOM | {"text", "data", "model", "training", "finetuning", "interop", ""},
-    "__main__": {"cli"},
+    "config": {"artefacts", "errors"},
+    "artefacts": {"errors", ""},
+    "errors": set(),
 }
 # Where a library may be imported: by path prefixes.
 MAY_USE = {
-    "torch": ("model/", "training/", "finetuning/", "interop/", "data/loader.py", "cli/"),
+    "torch": (
+        *("model/", "training/", "finetuning/", "inference/", "interop/", "inspection/"),
+        *("data/loader.py", "cli/"),
+    ),
     "torch.distributed": ("training/distributed.py",),
-    "tokenizers": ("text/",),
+    "tokenizers": ("tokenizer/",),
     "typer": ("cli/",),
     "rich": ("cli/render.py", "cli/render_sections.py", "cli/render_training.py"),
     "transformers": (),
@@ -80,6 +85,16 @@ def test_a_library_is_imported_only_where_it_belongs(library):
     ]
 
     assert [name for name in users if not name.startswith(MAY_USE[library])] == []
+
+
+def test_of_the_data_stage_only_the_loader_knows_the_model():
+    users = [
+        path.name
+        for path in PACKAGE.glob("data/*.py")
+        if any(is_inside(module, "bertpre.model") for module in imports(path))
+    ]
+
+    assert set(users) <= {"loader.py"}
 
 
 def test_the_command_line_imports_nothing_heavy_before_a_command_runs():

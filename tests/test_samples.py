@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bertpre.config.schema import TextOptions
-from bertpre.text.corpus import read_documents
-from bertpre.text.tables import read_rows
+from bertpre.corpus.documents import read_documents
+from bertpre.corpus.tables import read_rows
 
 SAMPLES = Path(__file__).parent.parent / "data" / "samples"
 

@@ -81,7 +81,7 @@ def command(
         },
     )
     from bertpre.cli import render
-    from bertpre.text.vocabulary import build_vocab
+    from bertpre.tokenizer.vocabulary import build_vocab
 
     render.show_log()
     with render.progress("build-vocab", "percent") as on_progress:

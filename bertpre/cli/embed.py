@@ -50,7 +50,7 @@ def command(
     """
     config = load_config(config_files, sets=sets or [], flags={"seed": seed, **flags})
     from bertpre.cli import render
-    from bertpre.finetuning.embed import embed
+    from bertpre.inference.embed import embed
 
     render.show_log()
     with render.progress("embed", "rows") as on_progress:

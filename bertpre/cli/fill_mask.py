@@ -25,7 +25,7 @@ def command(
     Example: bertpre fill-mask run "The ship left the [MASK] at dawn."
     """
     from bertpre.cli import render
-    from bertpre.finetuning.fill_mask import MASK, fill_mask, filled_text
+    from bertpre.inference.fill_mask import MASK, fill_mask, filled_text
 
     render.show_log()
     fillings = fill_mask(checkpoint, text, pair=pair, top_k=top_k)

@@ -27,7 +27,7 @@ def command(
     Example: bertpre inspect run
     """
     from bertpre.cli import render, render_sections
-    from bertpre.interop.inspection import inspect
+    from bertpre.inspection.inspection import inspect
 
     render.show_log()
     found = inspect(folder, texts=text or (), num_examples=examples)

@@ -138,7 +138,7 @@ Overwrite = Annotated[
 
 
 def spread(quantiles: tuple[int, ...]) -> str:
-    """Write lengths at the quantiles of `bertpre.text.corpus_report.QUANTILES`."""
+    """Write lengths at the quantiles of `bertpre.corpus.report.QUANTILES`."""
     names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
     pairs = zip(quantiles, names, strict=True)
     return ", ".join(f"{length:,} ({name})" for length, name in pairs)
@@ -148,7 +148,7 @@ def corpus_rows(corpus: Any) -> dict[str, str]:
     """Describe what reading found, the same way in each command that reads text.
 
     Args:
-        corpus: a `bertpre.text.corpus_report.CorpusReport`.
+        corpus: a `bertpre.corpus.report.CorpusReport`.
     """
     rows = {
         "documents": f"{corpus.documents:,}, "

@@ -77,7 +77,7 @@ def command(
     """
     from bertpre.artefacts import read_manifest
     from bertpre.cli import render
-    from bertpre.finetuning.predict import predict, table_options
+    from bertpre.inference.predict import predict, table_options
 
     stored = table_options(read_manifest(models[0], "model"))
     config = load_config(

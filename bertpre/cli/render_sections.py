@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from bertpre.cli import render
-from bertpre.interop.sections import Bars, Curves, Examples, Facts, Grid, Picture, Section
+from bertpre.inspection.sections import Bars, Curves, Examples, Grid, Picture, Section
+from bertpre.interop.facts import Facts
 
 _WIDTH, _HEIGHT = 72, 14  # of a plot, in characters
 _BAR = 40

@@ -30,7 +30,7 @@ def command(
     Example: bertpre report run --output report.html
     """
     from bertpre.cli import render
-    from bertpre.interop.report import report
+    from bertpre.inspection.report import report
 
     render.show_log()
     result = report(

@@ -10,13 +10,27 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Strict
 
-from bertpre.config.embedding import Embed
 from bertpre.config.fields import Bool, Float, Int, option, section
 from bertpre.config.finetuning import Finetune
-from bertpre.config.ngrams import parse_weights
+from bertpre.config.notation import parse_kmer, parse_weights
 from bertpre.config.pretraining import Optimizer, Pretrain, Schedule
-from bertpre.config.reading import TextOptions
-from bertpre.config.token_mode import parse_kmer
+from bertpre.config.reading import TableOptions, TextOptions
+
+
+@section
+class Embed(TableOptions):
+    """Checkpoint and table to one vector a row."""
+
+    pooling: Literal["mean", "cls"] = option(
+        "mean", "mean of the hidden states of all tokens, or cls: the first one's, of [CLS]."
+    )
+    normalize: Bool = option(False, "Scale each vector to length 1, as cosines want it.")
+    max_seq_length: Int | None = option(
+        None, "Most tokens of a row; default: the longest that training saw.", ge=3
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to compute.")
+    precision: Literal["auto", "fp32", "bf16"] = option("fp32", "As in pretrain.")
+
 
 __all__ = [
     "BuildVocab",

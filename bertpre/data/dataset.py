@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bertpre.artefacts import check_files, read_manifest
 from bertpre.config.load import config_to_dict
-from bertpre.config.ngrams import parse_weights
+from bertpre.config.notation import parse_weights
 from bertpre.config.schema import MakeData
 from bertpre.data.masking import (
     MaskSpec,
@@ -18,13 +18,55 @@ from bertpre.data.masking import (
     geometric_shares,
     mask_tokens,
 )
-from bertpre.data.order import epoch_order
-from bertpre.data.random64 import derive
+from bertpre.data.random64 import derive, permute
 from bertpre.data.records import Records, map_records
 from bertpre.data.tokens import TokenStore
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 Array = npt.NDArray[Any]
+
+# Beyond this much of token ids, which then may not stay in memory, examples are shuffled in blocks:
+# neighbours in the index lie side by side on disk. The machine's memory must not decide, or another
+# machine would train in another order.
+SHUFFLED_WHOLE_BYTES = 16 * 2**30
+_BLOCK = 4096  # examples that are neighbours in the index
+_WINDOW = 256  # blocks that are shuffled together: some 300 MB of ids at length 128
+
+
+def epoch_order(places: Array, size: int, *, key: int, ids_bytes: int) -> Array:
+    """Return which examples come at places of an epoch.
+
+    In blocks, these are permuted first, then the examples of so many consecutive blocks; what does
+    not fill a block comes last in the epoch.
+
+    Args:
+        places: int64, in [0, size).
+        size: examples in an epoch.
+        key: a number from `derive`; another key, another order.
+        ids_bytes: what the token ids take.
+    """
+    if ids_bytes <= SHUFFLED_WHOLE_BYTES:
+        return permute(places, size, key)
+    num_blocks = size // _BLOCK
+    blocks_end, window_size = num_blocks * _BLOCK, _WINDOW * _BLOCK
+    examples = np.empty(len(places), np.int64)
+    windows = np.where(places < blocks_end, places // window_size, -1)
+    for window in np.unique(windows).tolist():
+        here = windows == window
+        if window < 0:
+            tail = permute(places[here] - blocks_end, size - blocks_end, derive(key, "tail"))
+            examples[here] = blocks_end + tail
+            continue
+        start = window * window_size
+        inside = permute(
+            places[here] - start,
+            min(window_size, blocks_end - start),
+            derive(key, "window", window),
+        )
+        blocks = permute(start // _BLOCK + inside // _BLOCK, num_blocks, key)
+        examples[here] = blocks * _BLOCK + inside % _BLOCK
+    return examples
+
 
 HELD_OUT_MASKS = MaskSpec(probability=0.15)  # whatever training uses, so that runs compare
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.config.schema import MakeData
-from bertpre.data.documents import SplitDocuments
 from bertpre.data.packing import pack_sentences
 from bertpre.data.pairs import (
     PairRules,
@@ -20,6 +19,7 @@ from bertpre.data.pairs import (
 )
 from bertpre.data.random64 import derive, permute
 from bertpre.data.records import RECORD, Drawn, map_records
+from bertpre.data.split import SplitDocuments
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import CorpusError
 

@@ -15,8 +15,10 @@ from typing import Any
 from bertpre.artefacts import fingerprint, stage_folder, write_manifest
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
+from bertpre.corpus.documents import read_documents
+from bertpre.corpus.inputs import find_files
+from bertpre.corpus.report import CorpusReport
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.export import export_jsonl
 from bertpre.data.index import (
     DUPE_FACTOR,
     check_pairs_possible,
@@ -26,14 +28,12 @@ from bertpre.data.index import (
 )
 from bertpre.data.records import map_records
 from bertpre.data.report import DataReport, describe_data, most_unknown
+from bertpre.data.samples import export_jsonl
 from bertpre.data.split import split_documents
 from bertpre.data.tokenizing import tokenize_corpus
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.text.corpus import read_documents
-from bertpre.text.corpus_report import CorpusReport
-from bertpre.text.inputs import find_files
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

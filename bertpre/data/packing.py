@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bertpre.data.documents import SplitDocuments
 from bertpre.data.records import NO_LABEL, Drawn, in_order, make_records
+from bertpre.data.split import SplitDocuments
 
 
 def pack_sentences(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:

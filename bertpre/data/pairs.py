@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bertpre.data.documents import SplitDocuments
 from bertpre.data.random64 import U64, below, count_heads, derive, hash64, uniform
 from bertpre.data.records import (
     IN_ORDER,
@@ -23,6 +22,7 @@ from bertpre.data.records import (
     in_order,
     make_records,
 )
+from bertpre.data.split import SplitDocuments
 
 # What a random number of a chunk decides.
 _A_END, _LABEL, _OTHER, _B_START, _A_FRONT, _B_FRONT = range(6)

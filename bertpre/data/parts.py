@@ -15,12 +15,12 @@ from bertpre.artefacts import (
     write_manifest,
 )
 from bertpre.config.schema import MakeData
+from bertpre.corpus.documents import read_documents
+from bertpre.corpus.report import CorpusReport
 from bertpre.data.make_data import check_options, input_state, make_folder, stored_options
 from bertpre.data.tokenizing import Part, tokenize_corpus
 from bertpre.errors import ConfigError, DataFormatError
-from bertpre.text.corpus import read_documents
-from bertpre.text.corpus_report import CorpusReport
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 _PART_FACTS = {
     *("part", "of", "shards", "text_sha256", "text", "word_segmenter", "tokenizer", "corpus"),

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
+from bertpre.corpus.report import QUANTILES, CorpusReport
 from bertpre.data.dataset import mask_spec_of
-from bertpre.data.documents import SplitDocuments
 from bertpre.data.records import Records
 from bertpre.data.samples import MaskSample, sample_masks
+from bertpre.data.split import SplitDocuments
 from bertpre.data.tokens import TokenStore
-from bertpre.text.corpus_report import QUANTILES, CorpusReport
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 _MOST_FREQUENT_SHOWN = 10
 _RECORDS_AT_ONCE = 1 << 17

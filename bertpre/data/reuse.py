@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from bertpre.artefacts import fingerprint, stage_folder
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
+from bertpre.corpus.report import CorpusReport
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import (
     check_export,
@@ -27,8 +28,7 @@ from bertpre.data.make_data import (
 from bertpre.data.parts import read_parts
 from bertpre.data.report import DataReport
 from bertpre.errors import ConfigError, DataFormatError
-from bertpre.text.corpus_report import CorpusReport
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

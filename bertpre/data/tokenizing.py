@@ -23,8 +23,8 @@ from bertpre.data.tokens import (
     shard_counts,
 )
 from bertpre.errors import ConfigError, TokenizerError
-from bertpre.text.segmenter import Segmenter, load_segmenter
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.chunks import Segmenter, load_segmenter
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

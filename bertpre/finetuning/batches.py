@@ -14,7 +14,7 @@ from bertpre.data.random64 import below, hash64
 from bertpre.finetuning.labelled import LabelledTable
 from bertpre.finetuning.labels import Labels
 from bertpre.model.flat import FlatTokens
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 LongTexts = Literal["head", "tail", "head-tail", "windows"]
 

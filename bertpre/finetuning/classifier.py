@@ -22,8 +22,8 @@ from bertpre.finetuning.batches import Encoder
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForSequenceClassification, Pooling
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.devices import Precision, PrecisionName, pick_precision
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.training.device import Precision, PrecisionName, pick_precision
 from bertpre.training.run_folder import read_model_manifest
 
 log = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ def check_vocabulary(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
 
 
 def pick_training_precision(name: PrecisionName, device: torch.device) -> Precision:
-    """Choose the precision of training; see `bertpre.training.devices.pick_precision`.
+    """Choose the precision of training; see `bertpre.training.device.pick_precision`.
 
     Where only fp16 is faster than fp32, fp32 it is: fp16 needs a loss that is scaled to its range,
     which is not worth its care in a training of minutes.

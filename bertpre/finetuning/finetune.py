@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from bertpre.finetuning.batches import EncodedTable
     from bertpre.model.heads import BertForSequenceClassification
-    from bertpre.text.tokenizer import Tokenizer
-    from bertpre.training.devices import Precision
+    from bertpre.tokenizer.tokenizer import Tokenizer
+    from bertpre.training.device import Precision
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,7 @@ def finetune(
     )
     from bertpre.finetuning.loop import default_num_epochs
     from bertpre.finetuning.model_folder import ModelWriter
-    from bertpre.training.devices import pick_device
-    from bertpre.training.memory import keep_freed_memory
+    from bertpre.training.device import keep_freed_memory, pick_device
 
     device = pick_device(config.device)
     precision = pick_training_precision(config.precision, device)

@@ -13,8 +13,8 @@ from bertpre.finetuning.labels import Labels, labels_of
 from bertpre.finetuning.objective import read_logits
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.devices import Precision, autocast
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.training.device import Precision, autocast
 
 _MOST_TOKENS = 16_384  # in one forward pass
 

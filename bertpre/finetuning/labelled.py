@@ -16,6 +16,9 @@ import numpy.typing as npt
 
 from bertpre.config.reading import TableOptions
 from bertpre.config.schema import Finetune
+from bertpre.corpus.files import STDIN, Decoding
+from bertpre.corpus.row_error import RowError
+from bertpre.corpus.tables import Row, read_rows, table_format
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import (
     Kind,
@@ -27,9 +30,6 @@ from bertpre.finetuning.labels import (
     name_some,
     sort_labels,
 )
-from bertpre.text.files import STDIN, Decoding
-from bertpre.text.row_error import RowError
-from bertpre.text.tables import Row, read_rows, table_format
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bertpre.corpus.row_error import ListCell, shorten
 from bertpre.errors import CorpusError, DataFormatError
-from bertpre.text.row_error import ListCell, shorten
 
 log = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from bertpre.finetuning.scores import EpochReport, score
 from bertpre.finetuning.splits import Rows
 from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.training.devices import Precision, autocast
-from bertpre.training.dropout import seed_dropout
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.training.device import Precision, autocast
 from bertpre.training.schedule import linear_warmup_decay
+from bertpre.training.step import seed_dropout
 
 log = logging.getLogger(__name__)
 

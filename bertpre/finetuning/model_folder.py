@@ -10,17 +10,16 @@ import numpy.typing as npt
 
 from bertpre.artefacts import write_json, write_manifest
 from bertpre.finetuning.classifier import Start
-from bertpre.finetuning.confusion import draw_confusions
 from bertpre.finetuning.labelled import LabelledTable
 from bertpre.finetuning.labels import Labels
-from bertpre.finetuning.pictures import draw_curves, draw_numbers
+from bertpre.finetuning.pictures import draw_confusions, draw_curves, draw_numbers
 from bertpre.finetuning.predictions import OWN_COLUMNS, prediction_header, prediction_lines
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.scores import count_confusions
 from bertpre.finetuning.tasks import Task
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import save_weights
-from bertpre.text.tokenizer_files import state_longest_input
+from bertpre.tokenizer.folder import state_longest_input
 
 _PROBLEM_TYPES = {  # of the transformers library
     "classification": "single_label_classification",

@@ -11,7 +11,7 @@ from bertpre.data.random64 import hash64, uniform
 from bertpre.finetuning.batches import Ids
 from bertpre.model.bert import EncoderLayer
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 
 def build_layered_optimizer(

@@ -1,1 +1,1 @@
-"""In and out of the Hugging Face world, and seeing what one has."""
+"""In and out of the Hugging Face world and ONNX."""

@@ -21,8 +21,8 @@ from bertpre.artefacts import (
 )
 from bertpre.errors import InteropError
 from bertpre.interop.model_card import CARD, write_card
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.tokenizer_files import state_longest_input
+from bertpre.tokenizer.folder import state_longest_input
+from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.run_folder import find_checkpoint, read_model_manifest
 
 log = logging.getLogger(__name__)

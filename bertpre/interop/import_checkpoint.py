@@ -34,8 +34,8 @@ from bertpre.model.weights import (
     save_weights,
     to_hugging_face,
 )
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.tokenizer_files import BACKEND, VOCAB, state_longest_input
+from bertpre.tokenizer.folder import BACKEND, VOCAB, state_longest_input
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from bertpre.interop.sections import Facts, describe, short
+from bertpre.interop.facts import Facts, describe, short
 
 CARD = "README.md"
 

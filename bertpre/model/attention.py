@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from bertpre.model.dropout import dropout
 from bertpre.model.flat import Layout
+from bertpre.model.kernels import dropout
 
 
 def scaled_dot_product_attention(

@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from bertpre.config import schema
 from bertpre.errors import ConfigError
 from bertpre.model.attention import attention
-from bertpre.model.dropout import Dropout
 from bertpre.model.flat import FlatBatch, Layout, add_filler, flatten, make_layout
+from bertpre.model.kernels import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
-from bertpre.model.dropout import Dropout
 from bertpre.model.flat import FlatBatch, add_filler, make_layout, round_up
-from bertpre.model.kernels import cross_entropy, linear_cross_entropy
+from bertpre.model.kernels import Dropout, cross_entropy, linear_cross_entropy
 
 Pooling = Literal["cls", "mean", "compare"]
 

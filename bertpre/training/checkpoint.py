@@ -21,8 +21,8 @@ from bertpre.data.loader import Cursor
 from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights, save_weights
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.tokenizer_files import state_longest_input
+from bertpre.tokenizer.folder import state_longest_input
+from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.metrics import read_metrics
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import checkpoint_folder

@@ -15,7 +15,6 @@ from bertpre.artefacts import (
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
 from bertpre.errors import CheckpointError, ConfigError
-from bertpre.training.length import planned_steps
 from bertpre.training.run_folder import (
     RUN_CONFIG,
     find_checkpoint,
@@ -23,7 +22,7 @@ from bertpre.training.run_folder import (
     read_model_manifest,
     read_run_config,
 )
-from bertpre.training.schedule import decay_steps
+from bertpre.training.schedule import decay_steps, planned_steps
 
 _LEGACY_WEIGHTS = "pytorch_model.bin"
 # Of a model that starts from a checkpoint: dropout is a matter of training, and positions that the

@@ -10,7 +10,7 @@ from bertpre.errors import CheckpointError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.names import canonical_name, named_parts, plain_names
 from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

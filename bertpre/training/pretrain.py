@@ -20,9 +20,8 @@ from bertpre.training.checkpoint import (
     warn_of_full_disk,
 )
 from bertpre.training.checks import RunPlan, check_pretraining
+from bertpre.training.device import matmul_peak
 from bertpre.training.distributed import leave_ranks
-from bertpre.training.length import DEFAULT_STEPS
-from bertpre.training.matmul import matmul_peak
 from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
@@ -31,6 +30,7 @@ from bertpre.training.run_folder import (
     reopen_run,
     start_run_folder,
 )
+from bertpre.training.schedule import DEFAULT_STEPS
 from bertpre.training.setup import Setup, restore, set_up
 from bertpre.training.step import Losses
 from bertpre.training.summary import summarize

@@ -20,12 +20,16 @@ from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.checkpoint import TrainerState, load_checkpoint
 from bertpre.training.checks import RunPlan
-from bertpre.training.compiling import compile_layers
-from bertpre.training.devices import Precision, pick_device, pick_precision
+from bertpre.training.device import (
+    Precision,
+    compile_layers,
+    keep_freed_memory,
+    matmul_operations,
+    pick_device,
+    pick_precision,
+)
 from bertpre.training.distributed import Ranks, join_ranks
 from bertpre.training.initial_weights import start_from
-from bertpre.training.matmul import matmul_operations
-from bertpre.training.memory import keep_freed_memory
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.run_folder import newest_whole_checkpoint

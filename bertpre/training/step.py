@@ -9,11 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.data.loader import Batch
+from bertpre.data.random64 import derive
 from bertpre.errors import TrainingError
 from bertpre.model.heads import BertForPreTraining, PretrainingLoss
-from bertpre.training.devices import Precision, autocast
+from bertpre.training.device import Precision, autocast
 from bertpre.training.distributed import ALONE, Ranks, exact_dtype
-from bertpre.training.dropout import seed_dropout
+
+
+def seed_dropout(seed: int, *integers: int) -> None:
+    """Seed the default generators of all devices for one forward pass.
+
+    As the state before each pass is a function of its place in the run, no generator state has to
+    be saved for an exact resume.
+
+    Args:
+        seed: the experiment's seed.
+        integers: the place in the run: step, micro-step, rank.
+    """
+    torch.manual_seed(derive(seed, "dropout", *integers))
+
 
 _MOST_SKIPPED = 20  # updates in a row whose fp16 gradients overflow, after which something is wrong
 _GROW_AFTER = 2000  # updates without overflow

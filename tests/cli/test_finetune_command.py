@@ -17,7 +17,7 @@ from bertpre.config.schema import Finetune, Model
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 QUICK = ("--num-epochs", "12", "--learning-rate", "3e-3", "--batch-size", "4",
          "--device", "cpu", "--precision", "fp32")  # fmt: skip

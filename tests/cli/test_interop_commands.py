@@ -16,11 +16,11 @@ from bertpre.artefacts import write_manifest
 from bertpre.cli import render, render_sections
 from bertpre.cli.main import main
 from bertpre.config.schema import Model
-from bertpre.interop.sections import Bars, Curves
+from bertpre.inspection.sections import Bars, Curves
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 
 class Ended(NamedTuple):

@@ -19,7 +19,7 @@ from bertpre.data.make_data import make_data
 from bertpre.data.records import RANDOM_NEXT, SWAPPED
 from bertpre.data.report import DataReport
 from bertpre.errors import CorpusError, TokenizerError
-from bertpre.text.vocabulary import build_vocab
+from bertpre.tokenizer.vocabulary import build_vocab
 
 
 def run(

@@ -9,14 +9,15 @@ import pytest
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
-from bertpre.data import export, tokenizing
+from bertpre.data import samples as export
+from bertpre.data import tokenizing
 from bertpre.data.dataset import PretrainingData, assemble
 from bertpre.data.make_data import make_data
 from bertpre.data.records import RANDOM_NEXT
 from bertpre.data.report import DataReport
 from bertpre.data.samples import DecodedExample, decode_examples
 from bertpre.errors import BertpreError, ConfigError, CorpusError, TokenizerError
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 Make = Callable[..., DataReport]
 

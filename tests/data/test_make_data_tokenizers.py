@@ -8,9 +8,9 @@ import pytest
 from bertpre.config.schema import BuildVocab, MakeData
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import make_data
-from bertpre.text.pipeline import SPECIAL_TOKENS
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.vocabulary import build_vocab
+from bertpre.tokenizer.normalizing import SPECIAL_TOKENS
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.tokenizer.vocabulary import build_vocab
 
 SENTENCES = ["Hacía frío, doesn't it?", "ÉTÉ й и [SEP] [MASK]", "中国 word words", "a b"]
 TEXT = "\n\n".join("\n".join(SENTENCES) for _ in range(4))

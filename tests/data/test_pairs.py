@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertpre.data import documents as module
-from bertpre.data.documents import SplitDocuments
+from bertpre.data import split as module
 from bertpre.data.packing import pack_sentences
 from bertpre.data.pairs import (
     PairRules,
@@ -27,6 +26,7 @@ from bertpre.data.records import (
     Drawn,
     make_records,
 )
+from bertpre.data.split import SplitDocuments
 
 Rows = list[tuple[int, int, int, int, int]]
 

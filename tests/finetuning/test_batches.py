@@ -14,7 +14,7 @@ from bertpre.finetuning.batches import (
     share_room,
     warn_of_unknown,
 )
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 CPU = torch.device("cpu")
 

@@ -29,7 +29,7 @@ from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
 from bertpre.finetuning.results import MemberStart, Progress
 from bertpre.finetuning.scores import EpochReport
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 
 def start_of(folder, **options):

@@ -13,8 +13,8 @@ from bertpre.config.schema import Finetune
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.inference import Classifier, run_model
-from bertpre.finetuning.predict import predict
 from bertpre.finetuning.results import MemberStart
+from bertpre.inference.predict import predict
 
 SUBJECTS = ("the cat", "a dog", "our teacher")
 VERBS = ("sees", "follows", "likes", "paints")

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from bertpre.config.schema import Finetune
+from bertpre.corpus.files import STDIN
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labelled import read_table, read_texts, read_train_table
 from bertpre.finetuning.labels import Labels
-from bertpre.text.files import STDIN
 
 CONFIG = Finetune()
 SKIP = Finetune(on_bad_rows="skip")

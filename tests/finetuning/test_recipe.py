@@ -14,7 +14,7 @@ from bertpre.finetuning.recipe import (
     set_rates,
 )
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.text.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.optim import build_optimizer
 
 

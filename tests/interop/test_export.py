@@ -12,8 +12,8 @@ import torch
 from bertpre.artefacts import write_manifest
 from bertpre.config.schema import BuildVocab, Finetune, Model
 from bertpre.errors import ConfigError, InteropError
-from bertpre.finetuning.fill_mask import fill_mask
 from bertpre.finetuning.finetune import finetune
+from bertpre.inference.fill_mask import fill_mask
 from bertpre.interop.export import export
 from bertpre.interop.model_card import write_card
 from bertpre.model.bert import initialize
@@ -21,8 +21,8 @@ from bertpre.model.flat import flatten
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.loading import load_model
 from bertpre.model.weights import save_weights
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.vocabulary import build_vocab
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.tokenizer.vocabulary import build_vocab
 
 ENGLISH = "The river is wide. Boats cross the wide river every Morning, don't they?\n"
 CHINESE = "小镇的图书馆在河边，每天早上八点开门。\n管理员认识每一个孩子。\n"

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from bertpre.config.schema import Finetune
 from bertpre.errors import CheckpointError, ConfigError, InteropError
-from bertpre.finetuning.fill_mask import fill_mask
 from bertpre.finetuning.finetune import finetune
-from bertpre.finetuning.predict import predict
+from bertpre.inference.fill_mask import fill_mask
+from bertpre.inference.predict import predict
 from bertpre.interop.import_checkpoint import import_checkpoint
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import flatten

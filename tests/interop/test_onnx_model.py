@@ -9,10 +9,10 @@ import torch
 from bertpre.config.schema import Finetune
 from bertpre.errors import InteropError
 from bertpre.finetuning.finetune import finetune
+from bertpre.inspection.inspection import inspect
 from bertpre.interop import onnx_model
 from bertpre.interop.export import export
-from bertpre.interop.inspection import inspect
-from bertpre.interop.sections import Facts
+from bertpre.interop.facts import Facts
 from bertpre.model.flat import flatten
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.loading import load_model

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from bertpre.config.schema import BuildVocab, Config, MakeData, Model
 from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError
-from bertpre.text.tokenizer import Tokenizer
-from bertpre.text.vocabulary import build_vocab
+from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.tokenizer.vocabulary import build_vocab
 from bertpre.training.checks import checkpoint_shape
 from bertpre.training.pretrain import pretrain
 

@@ -1,0 +1,1 @@
+"""What fine-tuned and pretrained models are asked: labels, vectors, fillings."""

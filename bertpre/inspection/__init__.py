@@ -1,0 +1,1 @@
+"""What is in a folder, in a terminal or as a page."""

@@ -1,0 +1,67 @@
+"""What there is to see of a folder, apart from how it looks in a terminal or as HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertpre.interop.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table with a header."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram: each bar's label and count."""
+
+    title: str
+    bars: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Lines over the same axis: by name, the points (x, y) in order of x."""
+
+    title: str
+    x_label: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Decoded training examples; a predicted token is written ``{seen→was}``."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that the folder holds as a file."""
+
+    title: str
+    path: Path
+
+
+Section = Facts | Grid | Bars | Curves | Examples | Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A folder described.
+
+    Args:
+        kind: "tokenizer", "data", "run", "checkpoint", "model", "onnx".
+        path: the folder.
+        sections: in the order to be read.
+    """
+
+    kind: str
+    path: Path
+    sections: tuple[Section, ...]

@@ -1,0 +1,1 @@
+"""Vocabularies: normalising, learning and encoding, and tokenizer folders on disk."""

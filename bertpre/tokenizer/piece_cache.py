@@ -1,0 +1,188 @@
+"""Pieces of chunks that were met before: a number for each chunk, and tables by that number.
+
+Words repeat, so looking each up in a dictionary and the rest in arrays is several times faster than
+encoding the text.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.tokenizer.chunks import FIRST_HAN, LAST_HAN, Cutter, HashedChunks
+from bertpre.tokenizer.word_table import LONGEST_HASHED, NOT_FOUND, WordTable
+
+Array = npt.NDArray[Any]
+
+# The memo starts anew before it takes more than some 50 MB; a long chunk counts as several.
+_MEMO_ENTRIES = 200_000
+_CHARACTERS_PER_ENTRY = 32
+_NOT_MET = -1
+
+
+class Pieces(NamedTuple):
+    """Ids of things one after another, and how many each of the things has."""
+
+    ids: Array  # int32, (sum of lengths,)
+    lengths: Array  # int32, (things,)
+
+
+class _Numbers(dict[str, int]):
+    """Gives each chunk that it is asked for the next number, and notes which were new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.new: list[str] = []
+
+    def __missing__(self, chunk: str) -> int:
+        number = self[chunk] = len(self)
+        self.new.append(chunk)
+        return number
+
+    def of(self, chunks: Sequence[str]) -> Array:
+        return np.fromiter(map(self.__getitem__, chunks), np.int32, len(chunks))
+
+    def take_new(self) -> list[str]:
+        new, self.new = self.new, []
+        return new
+
+
+class PieceMemo:
+    """Numbers chunks, and knows the pieces of each number.
+
+    Args:
+        cutter: cuts text to chunks.
+        encode: gives the pieces of chunks that were not met before.
+    """
+
+    def __init__(self, cutter: Cutter, encode: Callable[[list[str]], Pieces]) -> None:
+        self._cutter = cutter
+        self._encode = encode
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, texts: Sequence[str]) -> tuple[Array, Array, Array | None]:
+        """Cut texts into chunks and number these; the numbers hold until the next call.
+
+        Returns:
+            The number of each chunk, int32; the count of chunks of each text, int64; and which
+            chunks are single Han characters, bool, None where none is.
+        """
+        if len(self._numbers) + self._characters // _CHARACTERS_PER_ENTRY > _MEMO_ENTRIES:
+            self._forget()
+        hashed = self._cutter.cut_to_words(texts)
+        if hashed is not None:
+            return self._number_words(hashed), hashed.counts, None
+        chunks = self._cutter.cut(texts)
+        numbers, is_han = self._numbers.of(chunks.strings), None
+        if chunks.han is not None:
+            is_han = chunks.han > 0
+            together = np.empty(len(chunks.han), np.int32)
+            together[~is_han] = numbers
+            together[is_han] = self._number_han(chunks.han[is_han] - np.uint32(ord(FIRST_HAN)))
+            numbers = together
+        if self._numbers.new:
+            self._learn(self._numbers.take_new())
+        return numbers, chunks.counts, is_han
+
+    def pieces(self, numbers: Array) -> Pieces:
+        """Return the pieces of chunks by their numbers."""
+        starts, lengths = (
+            np.frombuffer(self._starts, np.int32),
+            np.frombuffer(self._sizes, np.int32),
+        )
+        pool = np.frombuffer(self._pool, np.int32)
+        sizes = lengths[numbers]
+        if len(numbers) and sizes.max() == sizes.min() == 1:
+            return Pieces(pool[starts[numbers]], sizes)
+        ends = np.cumsum(sizes, dtype=np.int32)
+        total = int(ends[-1]) if len(ends) else 0
+        places = np.repeat(starts[numbers] - ends + sizes, sizes)
+        places += np.arange(total, dtype=np.int32)
+        return Pieces(pool[places], sizes)
+
+    def chunks_with(self, piece: int, numbers: Array) -> list[tuple[str, int]]:
+        """Return the chunks among some that hold a piece, with how often each is there."""
+        found = self.pieces(np.arange(len(self)))
+        owners = np.repeat(np.arange(len(self)), found.lengths)
+        holds = np.zeros(len(self), bool)
+        holds[owners[found.ids == piece]] = True
+        counts = np.bincount(numbers[holds[numbers]], minlength=len(self))
+        chunks = list(self._numbers)
+        return [(chunks[number], int(counts[number])) for number in np.flatnonzero(counts)]
+
+    def _forget(self) -> None:
+        self._numbers = _Numbers()
+        self._han = np.full(ord(LAST_HAN) - ord(FIRST_HAN) + 1, _NOT_MET, np.int32)
+        self._table = WordTable()
+        self._characters = 0
+        self._pool, self._starts, self._sizes = array("i"), array("i"), array("i")
+
+    def _number_words(self, chunks: HashedChunks) -> Array:
+        data, (starts, ends, hashes), _ = chunks
+
+        def strings(places: Array) -> list[str]:
+            spans = zip(starts[places].tolist(), ends[places].tolist(), strict=True)
+            return [data[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
+
+        numbers = self._table.find(hashes)
+        is_long = ends - starts > LONGEST_HASHED
+        numbers[is_long] = self._numbers.of(strings(np.flatnonzero(is_long)))
+        missing = np.flatnonzero((numbers == NOT_FOUND) & ~is_long)
+        if missing.size:
+            new, first, which = np.unique(hashes[missing], return_index=True, return_inverse=True)
+            found = self._numbers.of(strings(missing[first]))
+            self._table.add(new, found)
+            numbers[missing] = found[which]
+        if self._numbers.new:
+            self._learn(self._numbers.take_new())
+        return numbers
+
+    def _number_han(self, places: Array) -> Array:
+        numbers = self._han[places]
+        new = np.unique(places[numbers == _NOT_MET])
+        if len(new):
+            self._han[new] = self._numbers.of([chr(ord(FIRST_HAN) + int(i)) for i in new])
+            numbers = self._han[places]
+        return numbers
+
+    def _learn(self, chunks: list[str]) -> None:
+        """Fill the tables for chunks that have just got the numbers after the last."""
+        self._characters += sum(map(len, chunks))
+        parts = [self._cutter.cut_further(chunk) for chunk in chunks]
+        is_whole = np.array([len(part) == 1 for part in parts])
+        first = len(self._starts)
+        self._append(np.zeros(len(chunks), np.int32), np.zeros(len(chunks), np.int32))
+        whole = [chunk for chunk, alone in zip(chunks, is_whole, strict=True) if alone]
+        self._fill(first + np.flatnonzero(is_whole), self._encode(whole))
+        if is_whole.all():
+            return
+        cut = [part for part, alone in zip(parts, is_whole, strict=True) if not alone]
+        flat = [string for part in cut for string in part]
+        numbers = self._numbers.of(flat)
+        if new := self._numbers.take_new():
+            self._characters += sum(map(len, new))
+            begin = len(self._starts)
+            self._append(np.zeros(len(new), np.int32), np.zeros(len(new), np.int32))
+            self._fill(begin + np.arange(len(new)), self._encode(new))
+        found = self.pieces(numbers)
+        sizes = np.array([len(part) for part in cut])
+        lengths = np.add.reduceat(found.lengths, np.cumsum(sizes) - sizes)
+        self._fill(first + np.flatnonzero(~is_whole), Pieces(found.ids, lengths))
+
+    def _append(self, starts: Array, sizes: Array) -> None:
+        self._starts.frombytes(starts.astype(np.int32).tobytes())
+        self._sizes.frombytes(sizes.astype(np.int32).tobytes())
+
+    def _fill(self, numbers: Array, found: Pieces) -> None:
+        """Write what the chunks of these numbers are cut into."""
+        lengths = found.lengths.astype(np.int32)
+        np.frombuffer(self._starts, np.int32)[numbers] = (
+            len(self._pool) + np.cumsum(lengths) - lengths
+        )
+        np.frombuffer(self._sizes, np.int32)[numbers] = lengths
+        self._pool.frombytes(found.ids.astype(np.int32).tobytes())

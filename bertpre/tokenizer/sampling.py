@@ -1,0 +1,123 @@
+"""Count the words of a corpus, or of a sample of its documents if it is large."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from bertpre.config.schema import BuildVocab
+from bertpre.corpus.documents import read_documents, read_records
+from bertpre.corpus.report import CorpusReport
+from bertpre.errors import CorpusError
+from bertpre.tokenizer.normalizing import Rules
+from bertpre.tokenizer.word_counts import SortedCounts, WordCounts
+
+_STANDARD_INPUT = "-"
+_HASHES = 2**64
+# Counting takes most of the time, so a reading that only finds out the size is a small share.
+_SIZING_SHARE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """How much of the corpus words were counted in.
+
+    Attributes:
+        share: the probability of a document to be drawn; 1 where all were.
+        documents: those that were drawn.
+        bytes: their text.
+        corpus_bytes: the text of the whole corpus.
+    """
+
+    share: float
+    documents: int
+    bytes: int
+    corpus_bytes: int
+
+
+class Counted(NamedTuple):
+    """A corpus and its words."""
+
+    corpus: CorpusReport
+    totals: WordCounts
+    words: SortedCounts
+    sample: Sample
+
+
+def count_words(
+    inputs: Sequence[str | Path],
+    config: BuildVocab,
+    rules: Rules,
+    *,
+    seed: int,
+    on_progress: Callable[[float], None],
+) -> Counted:
+    """Count words in one pass; a corpus larger than ``config.sample_bytes`` is read once more.
+
+    Which documents are drawn depends on their text and the seed alone, not on their order or
+    file. Standard input cannot be read twice, so it is counted whole.
+
+    Args:
+        inputs: files and folders of text.
+        config: the stage's options.
+        rules: how text becomes words.
+        seed: decides the sample.
+        on_progress: told the share that is done.
+
+    Raises:
+        CorpusError: the input cannot be read, or no document of it was drawn.
+    """
+    can_sample = _STANDARD_INPUT not in map(str, inputs)
+    corpus, totals = CorpusReport(), WordCounts(rules, most_words=config.vocab_size)
+    num_bytes = disk_bytes = 0
+
+    def tell(done: int, total: int | None) -> None:
+        nonlocal disk_bytes
+        disk_bytes = total or 0
+        share = _SIZING_SHARE if can_sample and disk_bytes > config.sample_bytes else 1
+        on_progress(share * done / (total or done or 1))
+
+    for record in read_records(
+        inputs, config.text, kmer=rules.kmer, report=corpus, on_progress=tell
+    ):
+        num_bytes += len(record.text.encode())
+        # Files larger than the sample most likely hold more text than it, so why count yet?
+        if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
+            totals.add(record.text)
+    if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
+        sample = Sample(
+            share=1.0, documents=corpus.documents, bytes=num_bytes, corpus_bytes=num_bytes
+        )
+        return Counted(corpus, totals, totals.finish(), sample)
+
+    share = min(1.0, config.sample_bytes / num_bytes)
+    totals = WordCounts(rules, most_words=config.vocab_size)
+    documents = drawn_bytes = 0
+
+    def tell_again(done: int, total: int | None) -> None:
+        on_progress(_SIZING_SHARE + (1 - _SIZING_SHARE) * done / (total or done or 1))
+
+    documents_again = read_documents(
+        inputs, config.text, kmer=rules.kmer, on_progress=tell_again, is_quiet=True
+    )
+    for document in documents_again:
+        if not _is_drawn("\n".join(document.sentences), seed=seed, share=share):
+            continue
+        documents += 1
+        for sentence in document.sentences:
+            drawn_bytes += len(sentence.encode())
+            totals.add(sentence)
+    if documents == 0:
+        raise CorpusError(
+            f"no document was drawn: a sample of {config.sample_bytes:,} bytes is too small for "
+            f"{corpus.documents:,} documents of {num_bytes:,} bytes",
+            "raise --sample-bytes, or cut the documents, for instance with --document line",
+        )
+    sample = Sample(share=share, documents=documents, bytes=drawn_bytes, corpus_bytes=num_bytes)
+    return Counted(corpus, totals, totals.finish(), sample)
+
+
+def _is_drawn(text: str, *, seed: int, share: float) -> bool:
+    digest = hashlib.blake2b(text.encode(), digest_size=8, key=b"sample %d" % seed).digest()
+    return int.from_bytes(digest, "little") < share * _HASHES

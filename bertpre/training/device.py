@@ -1,0 +1,167 @@
+"""Where a model runs and in which precision, chosen at run time."""
+
+import contextlib
+import ctypes
+import logging
+import platform
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx
+
+from bertpre.config.schema import Model
+from bertpre.data.loader import Batch
+from bertpre.errors import TrainingError
+from bertpre.model.bert import Encoder
+
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+_AUTOCAST_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def pick_device(name: DeviceName) -> torch.device:
+    """Choose a device; ``auto`` takes CUDA if there is any, else the CPU.
+
+    Raises:
+        TrainingError: a device was asked for by name and is not there.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    available = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not available[name]:
+        raise TrainingError(
+            f"device {name}: PyTorch {torch.__version__} finds none on this machine",
+            "use --device auto, or install a PyTorch build for it",
+        )
+    return torch.device(name)
+
+
+def pick_precision(name: PrecisionName, device: torch.device) -> Precision:
+    """Choose a precision; ``auto`` takes bf16 where the hardware multiplies it faster than fp32.
+
+    That goes by what the processor states and not by a timing, so that it is the same each time.
+    """
+    if name != "auto":
+        return name
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    if device.type == "cpu":
+        # Private names, so absent ones mean "no": matrix units (AMX) or 512-bit dot products.
+        checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+        has_bf16 = any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+        return "bf16" if has_bf16 else "fp32"
+    return "fp32"
+
+
+def autocast(
+    device: torch.device, precision: Precision
+) -> contextlib.AbstractContextManager[object]:
+    """Give the context in which a forward pass runs; parameters stay fp32 in both precisions."""
+    if precision == "fp32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=_AUTOCAST_TYPES[precision])
+
+
+# Source: glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_NEVER = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Let the process keep the memory that it frees, for the next update to use.
+
+    An update allocates and frees hundreds of blocks of megabytes. By default each is mapped anew
+    and faulted in page by page. Afterwards the process holds on to its peak until it ends. Only
+    glibc is told so; elsewhere nothing changes.
+
+    Returns:
+        Whether the C library obeys.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    libc = ctypes.CDLL(None)
+    return bool(libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, _NEVER))
+
+
+_SIZES = {"cuda": 8192}
+_SIZE_ELSEWHERE = 1024
+_ROUNDS = 5
+
+
+def matmul_peak(device: torch.device, precision: Precision) -> float:
+    """Measure the fastest of a few large matrix products, in operations a second."""
+    size = _SIZES.get(device.type, _SIZE_ELSEWHERE)
+    left, right = (torch.ones(size, size, device=device) for _ in range(2))
+    times = []
+    with torch.no_grad(), autocast(device, precision):
+        if precision != "fp32":
+            dtype = torch.get_autocast_dtype(device.type)
+            left, right = left.to(dtype), right.to(dtype)
+        for _ in range(_ROUNDS + 1):  # the first one sets things up
+            start = time.perf_counter()
+            # Asking for a number waits for the device.
+            float((left @ right)[0, 0])
+            times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times[1:])
+
+
+def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) -> float:
+    """Count the operations of an update's matrix products, for real tokens only.
+
+    A product with a (D, F) matrix takes 2 D F operations a token; a backward pass takes twice a
+    forward pass. Attention compares each token with all of its sequence.
+
+    Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
+        section 5.1, without recomputation.
+    """
+    width, layers = model.hidden_size, model.num_hidden_layers
+    per_token = 2 * layers * (4 * width**2 + 2 * width * model.intermediate_size)
+    total = 0.0
+    for batch in batches:
+        lengths = batch.cu_seqlens.diff().double()
+        total += per_token * float(lengths.sum())
+        total += layers * 4 * width * float(lengths.square().sum())
+        total += 2 * width * (width + vocab_size) * len(batch.mlm_labels)
+        if batch.nsp_labels is not None:
+            total += 2 * width * (width + 2) * len(lengths)
+    return 3 * total
+
+
+log = logging.getLogger(__name__)
+
+
+def compile_layers(encoder: Encoder) -> None:
+    """Have the layers compiled when they first run.
+
+    One layer's code does for all, and the number of tokens is a symbol in it, as no two batches
+    have the same. So compilation settles in the first updates; each one is logged.
+    """
+    backend = _LoggedInductor()
+    for layer in encoder.layers:
+        layer.compile(dynamic=True, backend=backend)
+
+
+class _LoggedInductor:
+    """PyTorch's own compiler, which tells how long each part took."""
+
+    def __init__(self) -> None:
+        from torch._dynamo import lookup_backend  # takes seconds, and most runs do not compile
+
+        self._inductor = lookup_backend("inductor")
+        self._num_compiled = 0
+
+    def __call__(self, graph: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        start = time.monotonic()
+        compiled: Callable[..., Any] = self._inductor(graph, inputs)
+        self._num_compiled += 1
+        seconds = time.monotonic() - start
+        log.info("compiled part %d of the layers in %.0f s", self._num_compiled, seconds)
+        return compiled
