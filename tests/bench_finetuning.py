@@ -20,12 +20,11 @@ from bench import ROOT, take_turns, write_text
 from bertpre import build_vocab, load_config
 from bertpre.config.schema import BuildVocab, Finetune, Model
 from bertpre.finetuning.batches import EncodedTable
-from bertpre.finetuning.classifier import read_start
+from bertpre.finetuning.classification import Classification, CrossEntropy
 from bertpre.finetuning.finetune import finetune
-from bertpre.finetuning.inference import Classifier
-from bertpre.finetuning.labels import Labels
-from bertpre.finetuning.loop import Part, fit
-from bertpre.finetuning.objective import Objective
+from bertpre.finetuning.loop import Part, Training, fit
+from bertpre.finetuning.running import Placement, Run, load_finetuned
+from bertpre.finetuning.start import read_start
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import save_weights
@@ -79,20 +78,19 @@ def bench_training(
 ) -> None:
     """One epoch over tokenised rows: batches, forward, backward, update."""
     start = read_start(checkpoint, config=Finetune(max_seq_length=MAX_LENGTH))
-    ours = start.build(num_outputs=2, seed=0)
-    kinds = Labels(kind="classification", names=("0", "1"))
+    task = Classification(names=("0", "1"))
     table = EncodedTable(texts=start.encoder.texts(texts), targets=np.array(labels))
     rows = Part(table, np.arange(len(texts)))
 
+    training = Training(
+        task=task, model=start.build(task, seed=0), objective=CrossEntropy(), train=rows,
+        dev=Part(table, np.arange(1)), tokenizer=start.encoder.tokenizer,
+        config=Finetune(batch_size=BATCH_SIZE), learning_rate=1e-4, num_epochs=1,
+        metric="accuracy", placement=Placement(torch.device("cpu"), precision), seed=0,
+    )  # fmt: skip
+
     def train_ours() -> None:
-        fit(
-            ours, rows, dev=Part(table, np.arange(1)), labels=kinds,
-            objective=Objective(kind="classification"), tokenizer=start.encoder.tokenizer,
-            config=Finetune(batch_size=BATCH_SIZE),
-            learning_rate=1e-4, num_epochs=1, metric="accuracy", device=torch.device("cpu"),
-            precision=precision, seed=0, on_update=lambda done, total: None,
-            on_epoch=lambda report: None,
-        )  # fmt: skip
+        fit(training)
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
     encoded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)
@@ -121,7 +119,8 @@ def bench_training(
 
 def bench_prediction(name: str, folder: Path, texts: list[str], *, precision: Precision) -> None:
     """Texts to probabilities, the models already loaded."""
-    ours = Classifier.load(folder, device=torch.device("cpu"), precision=precision)
+    placement = Placement(torch.device("cpu"), precision)
+    ours, task = load_finetuned(folder, placement.device), Classification(names=("0", "1"))
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     theirs = transformers.pipeline(
         "text-classification", model=str(folder), device="cpu", dtype=dtype
@@ -132,9 +131,10 @@ def bench_prediction(name: str, folder: Path, texts: list[str], *, precision: Pr
             # top_k: all probabilities, as ours gives them.
             theirs(texts, batch_size=batch_size, top_k=None, truncation=True)
 
-        seconds, ratio = take_turns(
-            lambda: ours.readings(ours.encoder.texts(texts)), predict_theirs
-        )
+        def predict_ours() -> None:
+            task.predict([Run(ours.model, ours.encoder.texts(texts))], placement=placement)
+
+        seconds, ratio = take_turns(predict_ours, predict_theirs)
         print(
             f"predict, {name}, short rows, {precision}: {len(texts) / seconds:,.0f} rows/s, "
             f"{ratio:.2f} times transformers' pipeline, its batches of {batch_size}",

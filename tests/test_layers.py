@@ -1,6 +1,8 @@
 """Imports only point down, from the command line to the errors."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,3 +125,41 @@ def test_the_renderer_is_imported_only_by_the_command_line_and_inside_functions(
     ]
 
     assert at_import_time == []
+
+
+def test_no_file_but_its_own_compares_the_name_of_a_task():
+    names = {"classification", "multi-label", "regression"}
+    own = {"classification.py", "multi_label.py", "regression.py"}
+    found = [
+        f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno}"
+        for path in FILES
+        if path.name not in own
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Compare)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and part.value in names
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("command", ["finetune", "predict"])
+def test_a_bad_table_is_found_before_torch_is_imported(command, tmp_path, tiny_model):
+    table = tmp_path / "bad.tsv"
+    table.write_text("text\tlabel\n\tyes\n")
+    call = {
+        "finetune": f"finetune({str(tiny_model)!r}, train={str(table)!r}, output='out')",
+        "predict": f"predict({str(tiny_model)!r}, {str(tmp_path / 'none.tsv')!r}, output='o.tsv')",
+    }[command]
+    script = (
+        f"import sys, bertpre\ntry:\n    bertpre.{call}\nexcept bertpre.BertpreError as error:\n"
+        "    print(error)\nprint('torch' in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    message, is_imported = done.stdout.splitlines()
+    assert ("the text is empty on line 2" in message) or ("none.tsv" in message)
+    assert is_imported == "False"

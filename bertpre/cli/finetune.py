@@ -50,12 +50,6 @@ _FLAGS: dict[str, type] = {
     "device": str,
     "precision": str,
 }
-# Of each kind of label, the scores that the table has room for.
-_COLUMNS = {
-    "classification": {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"},
-    "multi-label": {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "accuracy": "all right"},
-    "regression": {"spearman": "Spearman", "pearson": "Pearson", "rmse": "RMSE"},
-}
 _MOST_CLASSES_SHOWN = 30
 
 
@@ -107,7 +101,7 @@ def command(
             overwrite=overwrite,
             on_event=show,
         )
-    names = _COLUMNS[result.labels.kind]
+    names = result.task.columns
     render.columns(f"{output}", ["", "part", *names.values(), "loss"], list(_rows(result)))
     part = list(result.scores)[-1]
     rows = list(_class_cells(result.class_rows[part]))
@@ -156,10 +150,8 @@ def _events() -> Iterator[Callable[[Any], None]]:
 
 
 def _rows(result: Any) -> Iterator[list[str]]:
-    from bertpre.finetuning.baselines import baseline_name
-
-    kind = result.labels.kind
-    names = [*_COLUMNS[kind], "loss"]
+    task = result.task
+    names = [*task.columns, "loss"]
     many = len(result.members) > 1
     for part, scores in result.scores.items():
         what = f"best epoch ({result.members[0].best_epoch})"
@@ -171,8 +163,8 @@ def _rows(result: Any) -> Iterator[list[str]]:
             shown = (f"{spread[name][0]:.4f} ±{spread[name][1]:.4f}" for name in names)
             yield ["each alone, mean ±sd", part, *shown]
         for name, found in result.baselines.items():
-            values = (f"{found[part][score]:.4f}" for score in _COLUMNS[kind])
-            yield [baseline_name(name, kind), part, *values, ""]
+            values = (f"{found[part][score]:.4f}" for score in task.columns)
+            yield [task.baseline_names[name], part, *values, ""]
 
 
 def _class_cells(rows: Any) -> Iterator[list[str]]:

@@ -74,6 +74,12 @@ class Finetune(TableOptions):
         None, "Passes over the rows; default: 3, or as many as make 300 updates.", ge=1
     )
     batch_size: Int = option(32, "Rows in one update.", ge=1)
+    micro_batch_size: Int | None = option(
+        None,
+        "Rows in one forward pass, for little memory: an update adds up the gradients of several; "
+        "default: all rows of the update.",
+        ge=1,
+    )
     warmup_ratio: Float = option(0.1, "Share of the updates that warm up from 0.", ge=0, lt=1)
     weight_decay: Float = option(0.01, "Decoupled decay, times the learning rate.", ge=0)
     max_grad_norm: Float = option(1.0, "Global norm that gradients are clipped to.", gt=0)

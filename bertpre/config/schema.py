@@ -21,6 +21,11 @@ from bertpre.config.reading import TableOptions, TextOptions
 class Embed(TableOptions):
     """Checkpoint and table to one vector a row."""
 
+    on_bad_rows: Literal["error", "skip"] = option(
+        "error",
+        "What rows that cannot be read do. error: stop, naming them all. skip: have a vector of "
+        "nan.",
+    )
     pooling: Literal["mean", "cls"] = option(
         "mean", "mean of the hidden states of all tokens, or cls: the first one's, of [CLS]."
     )

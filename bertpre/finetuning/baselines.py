@@ -5,18 +5,15 @@ scikit-learn is imported where it is used: the tables are checked before that.
 
 import re
 import warnings
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bertpre.config.schema import Finetune
-from bertpre.finetuning.labelled import LabelledTable
-from bertpre.finetuning.labels import Kind, Labels
-from bertpre.finetuning.scores import Scores, choose_thresholds, decide, score_decided
-from bertpre.finetuning.tasks import Task
+from bertpre.finetuning.plan import Plan
+from bertpre.finetuning.tables import LabelledTable
+from bertpre.finetuning.task import Outputs, Scores, Task
 
 # Past these the bag of words would take minutes: it is a yardstick, not the job.
 MOST_BASELINE_ROWS = 50_000
@@ -29,84 +26,55 @@ _UNSPACED = re.compile(
 )
 _LONGEST_MEAN_WORD = 20  # characters; beyond, spaces do not part words
 
-Outputs = npt.NDArray[Any]
+# From the training rows and tables to be answered, to the outputs for each of these.
+Baseline = Callable[[Task, LabelledTable, Sequence[LabelledTable]], list[Outputs]]
 
 
-def score_baselines(task: Task, config: Finetune) -> dict[str, dict[str, Scores]]:
+def score_baselines(plan: Plan, config: Finetune) -> dict[str, dict[str, Scores]]:
     """Score what needs no network on the rows that the network is scored on.
 
     Args:
-        task: with folds, the dev scores are of all rows, each by a baseline that did not see it.
+        plan: with folds, the dev scores are of all rows, each by a baseline that did not see it.
         config: whether the bag of words is wanted whatever the size.
 
     Returns:
         By the baseline's name, its scores by "dev" and "test".
     """
-    makers = {"majority": commonest}
-    wanted = is_small_enough(task.train) if config.baseline is None else config.baseline
+    baselines: dict[str, Baseline] = {"majority": commonest}
+    wanted = is_small_enough(plan.train) if config.baseline is None else config.baseline
     if wanted:
-        makers["tfidf_linear"] = bag_of_words
-    return {name: _score(task, maker) for name, maker in makers.items()}
+        baselines["tfidf_linear"] = bag_of_words
+    return {name: _score(plan, baseline) for name, baseline in baselines.items()}
 
 
-def baseline_name(name: str, kind: Kind) -> str:
-    """Say in words what a baseline of `score_baselines` is."""
-    if name == "majority":
-        return "always the mean" if kind == "regression" else "always the commonest"
-    return {"tfidf_linear": "TF-IDF + linear"}.get(name, name)
-
-
-def _score(task: Task, maker: Any) -> dict[str, Scores]:
-    labels = task.labels
-    parts: dict[str, tuple[Outputs, LabelledTable]] = {}
-    if task.with_folds:
-        folds = [member for member in task.members if member.seed == task.members[0].seed]
-        found: dict[int, Outputs] = {}
-        for fold in folds:
-            assert fold.dev_rows is not None
-            (outputs,) = maker(
-                labels, task.train.take(fold.train_rows), [task.train.take(fold.dev_rows)]
-            )
-            found |= dict(zip(fold.dev_rows.tolist(), outputs, strict=True))
-        parts["dev"] = np.array([found[row] for row in range(len(task.train))]), task.train
-        if task.test is not None:
-            parts["test"] = maker(labels, task.train, [task.test])[0], task.test
+def _score(plan: Plan, baseline: Baseline) -> dict[str, Scores]:
+    task, tables = plan.task, plan.scored_tables()
+    if plan.with_folds:
+        outputs = {"dev": _answer_by_folds(plan, baseline)}
+        if plan.test is not None:
+            outputs["test"] = baseline(task, plan.train, [plan.test])[0]
     else:
-        dev = task.scored_rows()
-        tables = {"dev": dev} if task.test is None else {"dev": dev, "test": task.test}
-        kept = task.train.take(task.members[0].train_rows)
-        outputs_of = maker(labels, kept, list(tables.values()))
-        parts |= zip(tables, zip(outputs_of, tables.values(), strict=True), strict=True)
-    thresholds = None
-    if labels.kind == "multi-label":
-        outputs, dev = parts["dev"]
-        thresholds = choose_thresholds(outputs, labels.targets(dev.labels))
-    return {
-        part: score_decided(
-            labels, decide(labels.kind, outputs, thresholds), labels.targets(table.labels)
-        )
-        for part, (outputs, table) in parts.items()
-    }
+        kept = plan.train.take(plan.members[0].train_rows)
+        answers = baseline(task, kept, list(tables.values()))
+        outputs = dict(zip(tables, answers, strict=True))
+    targets = {part: task.targets(table.labels) for part, table in tables.items()}
+    task = task.calibrated(outputs["dev"], targets["dev"])
+    return {part: task.scores(outputs[part], targets[part]) for part in tables}
 
 
-def commonest(
-    labels: Labels, train: LabelledTable, scored: Sequence[LabelledTable]
-) -> list[Outputs]:
-    """Always answer the commonest label of the training rows; of numbers, their mean.
+def _answer_by_folds(plan: Plan, baseline: Baseline) -> Outputs:
+    found: dict[int, Outputs] = {}
+    for fold, *_ in plan.folds():
+        assert fold.dev_rows is not None
+        held_out = plan.train.take(fold.dev_rows)
+        (outputs,) = baseline(plan.task, plan.train.take(fold.train_rows), [held_out])
+        found |= dict(zip(fold.dev_rows.tolist(), outputs, strict=True))
+    return np.array([found[row] for row in range(len(plan.train))])
 
-    Returns:
-        For each table scores (rows, C), the highest for the answer; or numbers (rows, 1).
-    """
-    targets = labels.targets(train.labels)
-    if labels.kind == "regression":
-        answer = targets.mean(axis=0, dtype=np.float64)
-    else:
-        counts = Counter(train.labels)
-        # Of equally common ones, the first in the order of the labels.
-        cells = labels.names if labels.kind == "classification" else sorted(counts)
-        cell = max(cells, key=lambda cell: counts[cell])
-        answer = np.zeros(len(labels.names))
-        answer[[labels.names.index(name) for name in labels.split(cell)]] = 1.0
+
+def commonest(task: Task, train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+    """Always answer what is commonest in the training rows; of numbers, their mean."""
+    answer = task.commonest(train.labels)
     return [np.tile(answer, (len(table), 1)) for table in scored]
 
 
@@ -117,21 +85,15 @@ def is_small_enough(train: LabelledTable) -> bool:
 
 
 def bag_of_words(
-    labels: Labels, train: LabelledTable, scored: Sequence[LabelledTable]
+    task: Task, train: LabelledTable, scored: Sequence[LabelledTable]
 ) -> list[Outputs]:
     """Answer by TF-IDF and a linear model: a support-vector machine, or ridge regression.
 
     The terms are white-space tokens and pairs of them; in scripts without spaces, one to three
     characters in a row. Of a pair of texts: the terms of each, of both, and of one alone.
-
-    Returns:
-        For each table scores (rows, C), or numbers (rows, 1).
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import Ridge
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.svm import LinearSVC
 
     texts = (*train.texts, *(train.pairs or ()))
     if has_no_spaces(texts):
@@ -140,21 +102,11 @@ def bag_of_words(
         # The default pattern drops tokens of one character, so half the words of many languages.
         terms = TfidfVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), sublinear_tf=True)
     terms.fit(texts)
-    targets = labels.targets(train.labels)
-    if labels.kind == "classification" and len(np.unique(targets)) == 1:
-        return commonest(labels, train, scored)  # a fold of a rare class
-    model: Any = LinearSVC(random_state=0)
-    if labels.kind == "regression":
-        model, targets = Ridge(random_state=0), targets[:, 0]
-    elif labels.kind == "multi-label":
-        model = OneVsRestClassifier(model)
     with warnings.catch_warnings():
-        # After a thousand rounds it is as good a yardstick as it gets; and a name that each or no
-        # row has needs no model.
+        # After a thousand rounds it is as good a yardstick as it gets.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", message="Label .* is present in all|Label not")
-        model.fit(_features(terms, train), targets)
-    return [_outputs(labels, model, _features(terms, table)) for table in scored]
+        answer = task.fit_linear(_features(terms, train), train.labels)
+    return [answer(_features(terms, table)) for table in scored]
 
 
 def has_no_spaces(texts: Sequence[str]) -> bool:
@@ -169,7 +121,7 @@ def has_no_spaces(texts: Sequence[str]) -> bool:
 
 
 def _features(terms: Any, table: LabelledTable) -> Any:
-    from scipy.sparse import csr_matrix, hstack  # scikit-learn stands on it
+    from scipy.sparse import csr_matrix, hstack
 
     first = terms.transform(table.texts)
     if table.pairs is None:
@@ -178,17 +130,3 @@ def _features(terms: Any, table: LabelledTable) -> Any:
     both = first.multiply(second)
     overlap = csr_matrix(both.sum(axis=1))
     return hstack([first, second, abs(first - second), both, overlap]).tocsr()
-
-
-def _outputs(labels: Labels, model: Any, features: Any) -> Outputs:
-    if labels.kind == "regression":
-        return np.asarray(model.predict(features))[:, None]
-    scores = np.asarray(model.decision_function(features))
-    if labels.kind == "multi-label":
-        return scores.reshape(len(scores), -1)  # a single name has one dimension
-    if scores.ndim == 1:  # two classes
-        scores = np.stack([-scores, scores], axis=1)
-    # A fold may lack a class, which is never the answer then.
-    full = np.full((len(scores), len(labels.names)), scores.min() - 1)
-    full[:, model.classes_] = scores
-    return full

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 
 from bertpre.data.random64 import below, hash64
-from bertpre.finetuning.labelled import LabelledTable
-from bertpre.finetuning.labels import Labels
+from bertpre.finetuning.tables import LabelledTable
+from bertpre.finetuning.task import Targets, Task
 from bertpre.model.flat import FlatTokens
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -125,11 +125,11 @@ class EncodedTable:
 
     Args:
         texts: their tokens.
-        targets: see `bertpre.finetuning.labels.Labels.targets`.
+        targets: what the task makes of their labels.
     """
 
     texts: EncodedTexts
-    targets: npt.NDArray[np.int64] | npt.NDArray[np.float32]
+    targets: Targets
 
     def counts(self) -> dict[str, int]:
         """Say how many rows and tokens there are, and of how many rows tokens are missing."""
@@ -171,11 +171,11 @@ class Encoder:
         )
 
     def table(
-        self, table: LabelledTable, labels: Labels, *, on_rows: Callable[[int], None]
+        self, table: LabelledTable, task: Task, *, on_rows: Callable[[int], None]
     ) -> EncodedTable:
         """Encode a labelled table; ``on_rows`` is told now and then how many rows are done."""
         texts = self.texts(table.texts, table.pairs, on_rows=on_rows)
-        return EncodedTable(texts=texts, targets=labels.targets(table.labels))
+        return EncodedTable(texts=texts, targets=task.targets(table.labels))
 
     def texts(
         self,

@@ -3,12 +3,11 @@
 The tables are checked before PyTorch is imported, so that a wrong one costs no waiting.
 """
 
-import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,27 +19,24 @@ from bertpre.artefacts import (
 )
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
-from bertpre.finetuning.baselines import baseline_name, score_baselines
+from bertpre.finetuning.baselines import score_baselines
+from bertpre.finetuning.plan import Member, Plan, read_plan
 from bertpre.finetuning.results import (
     Event,
     FinetuneResult,
     MemberResult,
     MemberStart,
     Progress,
-    mean_readings,
 )
-from bertpre.finetuning.scores import Scores, choose_thresholds, class_rows, decide, score
-from bertpre.finetuning.summary import summarise
-from bertpre.finetuning.tasks import METRICS, Member, Task, read_task
+from bertpre.finetuning.summary import summarize
+from bertpre.finetuning.task import Outputs, Rows, Scores, score
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
-    import torch
-
     from bertpre.finetuning.batches import EncodedTable
+    from bertpre.finetuning.running import Placement
+    from bertpre.finetuning.start import Start
     from bertpre.model.heads import BertForSequenceClassification
-    from bertpre.tokenizer.tokenizer import Tokenizer
-    from bertpre.training.device import Precision
 
 log = logging.getLogger(__name__)
 
@@ -77,37 +73,18 @@ def finetune(
     config, output = config or Finetune(), Path(output)
     check_output(output, kind="model", overwrite=overwrite)
     folder = find_checkpoint(checkpoint)
-    task = read_task(train, dev=dev, test=test, config=config, seed=seed)
+    plan = read_plan(train, dev=dev, test=test, config=config, seed=seed)
     # From here on with PyTorch.
-    from bertpre.finetuning.batches import warn_of_unknown
-    from bertpre.finetuning.classifier import (
-        default_learning_rate,
-        pick_training_precision,
-        read_start,
-    )
-    from bertpre.finetuning.loop import default_num_epochs
     from bertpre.finetuning.model_folder import ModelWriter
-    from bertpre.training.device import keep_freed_memory, pick_device
+    from bertpre.finetuning.start import place_training, read_start
 
-    device = pick_device(config.device)
-    precision = pick_training_precision(config.precision, device)
-    if device.type == "cpu":
-        keep_freed_memory()
+    placement = place_training(config)
     start = read_start(folder, config=config)
-    num_rows = len(task.members[0].train_rows)
-    config = dataclasses.replace(
-        cast(Any, config),
-        task=task.labels.kind,
-        metric=task.metric,
-        learning_rate=config.learning_rate or default_learning_rate(start.shape.hidden_size),
-        num_epochs=config.num_epochs or default_num_epochs(num_rows, config.batch_size),
-        max_seq_length=start.encoder.max_seq_length,
-        pooling=start.pooling,
-    )
+    config = start.resolve(config, plan)
     facts = {
-        "options": config_to_dict(config),
+        "options": stored_options(config),
         "seed": seed,
-        "precision": precision,
+        "precision": placement.precision,
         "from": start.fingerprint,
         "tables": {
             part: fingerprint_file(Path(path))
@@ -118,147 +95,173 @@ def finetune(
     with stage_folder(
         output, kind="model", overwrite=overwrite, identity=fingerprint(facts)
     ) as work:
-        tables = {}
-        for part, table in task.tables().items():
-            tell_rows = partial(_tell, on_event, "tokenising", "rows", total=len(table))
-            tables[part] = start.encoder.table(table, task.labels, on_rows=tell_rows)
-        counts = {part: table.counts() for part, table in tables.items()}
-        for encoded in tables.values():
-            warn_of_unknown(encoded.texts.num_unknown, encoded.texts.num_tokens)
-        on_event(summarise(task, config, counts, device=str(device), precision=precision))
-        writer = ModelWriter(work, task=task, start=start, facts={**facts, "counts": counts})
-        baselines = score_baselines(task, config)
+        encoded = _encode(plan, start, on_event)
+        on_event(summarize(plan, config, encoded, placement))
+        counts = {part: table.counts() for part, table in encoded.items()}
+        writer = ModelWriter(work, plan=plan, start=start, facts={**facts, "counts": counts})
+        baselines = score_baselines(plan, config)
         members = []
-        for number, member in enumerate(task.members, start=1):
-            if len(task.members) > 1:
-                on_event(MemberStart(member.name, number, len(task.members)))
-            model = start.build(
-                num_outputs=len(task.labels.names), seed=member.seed, is_told=number == 1
-            ).to(device)
-            members.append(
-                _train(
-                    model,
-                    member,
-                    task=task,
-                    tables=tables,
-                    tokenizer=start.encoder.tokenizer,
-                    config=config,
-                    device=device,
-                    precision=precision,
-                    on_event=on_event,
-                )
-            )
+        for number, member in enumerate(plan.members, start=1):
+            if len(plan.members) > 1:
+                on_event(MemberStart(member.name, number, len(plan.members)))
+            level = logging.INFO if number == 1 else logging.DEBUG
+            model = start.build(plan.task, seed=member.seed, level=level).to(placement.device)
+            recipe = _Recipe(plan, config, encoded, start, placement)
+            members.append(_train(model, member, recipe, on_event))
             writer.write_model(model, members[-1])
-        result = _combine(output, task, tuple(members), baselines)
-        _warn_if_not_worth_it(result, task, config)
+        outputs = members[0].outputs
+        if len(members) > 1:
+            outputs = _predict_together(plan, work, encoded, placement)
+        result = _judge(output, plan, outputs, tuple(members), baselines)
+        _warn_if_not_worth_it(result, plan, config)
         writer.finish(result)
     return result
+
+
+def stored_options(config: Finetune) -> dict[str, Any]:
+    """Return the options as the manifest keeps them."""
+    options = config_to_dict(config)
+    if config.micro_batch_size is None:
+        del options["micro_batch_size"]  # models from before it was an option lack it too
+    return options
+
+
+class _Recipe(NamedTuple):
+    """What all trainings of a fine-tuning share."""
+
+    plan: Plan
+    config: Finetune
+    encoded: dict[str, "EncodedTable"]
+    start: "Start"
+    placement: "Placement"
+
+
+def _encode(
+    plan: Plan, start: "Start", on_event: Callable[[Event], None]
+) -> dict[str, "EncodedTable"]:
+    from bertpre.finetuning.batches import warn_of_unknown
+
+    encoded = {}
+    for part, table in plan.tables().items():
+        on_rows = partial(_tell, on_event, "tokenising", "rows", total=len(table))
+        encoded[part] = start.encoder.table(table, plan.task, on_rows=on_rows)
+    for rows in encoded.values():
+        warn_of_unknown(rows.texts.num_unknown, rows.texts.num_tokens)
+    return encoded
 
 
 def _train(
     model: "BertForSequenceClassification",
     member: Member,
-    *,
-    task: Task,
-    tables: dict[str, "EncodedTable"],
-    tokenizer: "Tokenizer",
-    config: Finetune,
-    device: "torch.device",
-    precision: "Precision",
+    recipe: _Recipe,
     on_event: Callable[[Event], None],
 ) -> MemberResult:
-    from bertpre.finetuning.inference import run_model
-    from bertpre.finetuning.loop import Part, best_epoch, fit
-    from bertpre.finetuning.objective import make_objective, read_logits
+    """Train one model; it ends with the weights of its best epoch."""
+    from bertpre.finetuning.loop import Part, Training, best_epoch, fit
 
-    labels, kept = task.labels, Part(tables["train"], member.train_rows)
+    plan, config, encoded, start, placement = recipe
+    assert config.learning_rate is not None
+    assert config.num_epochs is not None
+    train = Part(encoded["train"], member.train_rows)
+    parts = {}
     if member.dev_rows is not None:
-        dev = Part(tables["train"], member.dev_rows)
-    else:
-        dev = Part(tables["dev"], np.arange(len(tables["dev"].texts)))
-    objective = make_objective(labels, kept.table.targets[kept.rows], config, device)
-    history = fit(
-        model,
-        kept,
-        dev=dev,
-        labels=labels,
-        objective=objective,
-        tokenizer=tokenizer,
+        parts["dev"] = Part(encoded["train"], member.dev_rows)
+    for part in ("dev", "test"):
+        if part in encoded:
+            parts[part] = Part(encoded[part], np.arange(len(encoded[part].texts)))
+    training = Training(
+        task=plan.task,
+        model=model,
+        objective=plan.task.objective(train.targets, config=config, device=placement.device),
+        train=train,
+        dev=parts["dev"],
+        tokenizer=start.encoder.tokenizer,
         config=config,
-        learning_rate=cast(float, config.learning_rate),
-        num_epochs=cast(int, config.num_epochs),
-        metric=task.metric,
-        device=device,
-        precision=precision,
+        learning_rate=config.learning_rate,
+        num_epochs=config.num_epochs,
+        metric=plan.metric,
+        placement=placement,
         seed=member.seed,
-        on_update=partial(_tell, on_event, "training", "updates"),
-        on_epoch=on_event,
     )
-    objective.finish(model.classifier)
-    parts = {"dev": dev}
-    if "test" in tables:
-        parts["test"] = Part(tables["test"], np.arange(len(tables["test"].texts)))
-    readings = {
-        part: read_logits(
-            labels.kind,
-            run_model(model, table.texts, rows, device=device, precision=precision),
-        )
-        for part, (table, rows) in parts.items()
-    }
-    targets = {part: table.targets[rows] for part, (table, rows) in parts.items()}
-    thresholds = None
-    if labels.kind == "multi-label":
-        thresholds = choose_thresholds(readings["dev"], targets["dev"])
+    on_update = partial(_tell, on_event, "training", "updates")
+    history = fit(training, on_update=on_update, on_epoch=on_event)
+    training.objective.finish(model.classifier)
+    outputs = {part: training.predict(parts[part]) for part in plan.scored_tables()}
+    task = plan.task.calibrated(outputs["dev"], parts["dev"].targets)
     return MemberResult(
         name=member.name,
         seed=member.seed,
-        best_epoch=best_epoch(history, task.metric),
+        best_epoch=best_epoch(history, plan.metric),
         history=history,
-        readings=readings,
-        scores={
-            part: score(labels, readings[part], targets[part], thresholds) for part in readings
-        },
-        thresholds=thresholds,
+        task=task,
+        outputs=outputs,
+        scores={part: score(task, outputs[part], parts[part].targets) for part in outputs},
     )
 
 
-def _combine(
+def _predict_together(
+    plan: Plan, work: Path, encoded: dict[str, "EncodedTable"], placement: "Placement"
+) -> dict[str, Outputs]:
+    """Predict with all models at once, as `predict` does; folds with those that did not see them.
+
+    Averaging what each gave alone would not do for every task.
+    """
+    from bertpre.finetuning.running import Run, load_finetuned
+
+    models = {
+        member.name: load_finetuned(work / member.name, placement.device).model
+        for member in plan.members
+    }
+
+    def predict(members: Sequence[Member], part: str, rows: Rows | None = None) -> Outputs:
+        runs = [Run(models[member.name], encoded[part].texts) for member in members]
+        return plan.task.predict(runs, rows, placement=placement)
+
+    outputs = {}
+    if plan.dev is not None:
+        outputs["dev"] = predict(plan.members, "dev")
+    else:
+        groups = [(fold, cast(Rows, fold[0].dev_rows)) for fold in plan.folds()]
+        found = np.concatenate([predict(fold, "train", rows) for fold, rows in groups])
+        outputs["dev"] = found[np.argsort(np.concatenate([rows for _, rows in groups]))]
+    if plan.test is not None:
+        outputs["test"] = predict(plan.members, "test")
+    return outputs
+
+
+def _judge(
     output: Path,
-    task: Task,
+    plan: Plan,
+    outputs: dict[str, Outputs],
     members: tuple[MemberResult, ...],
     baselines: dict[str, dict[str, Scores]],
 ) -> FinetuneResult:
-    labels, thresholds = task.labels, None
-    tables = {"dev": task.scored_rows()} | ({} if task.test is None else {"test": task.test})
-    targets = {part: labels.targets(table.labels) for part, table in tables.items()}
-    readings = {part: mean_readings(task, members, part) for part in tables}
-    if labels.kind == "multi-label":
-        thresholds = choose_thresholds(readings["dev"], targets["dev"])
-    scores = {part: score(labels, readings[part], targets[part], thresholds) for part in tables}
+    """Score what the models predict together."""
+    targets = {
+        part: plan.task.targets(table.labels) for part, table in plan.scored_tables().items()
+    }
+    task = plan.task.calibrated(outputs["dev"], targets["dev"])
+    scores = {part: score(task, outputs[part], targets[part]) for part in outputs}
     return FinetuneResult(
         output=output,
-        labels=labels,
+        task=task,
         dev=scores["dev"],
         test=scores.get("test"),
-        readings=readings,
-        class_rows={
-            part: class_rows(labels, decide(labels.kind, readings[part], thresholds), targets[part])
-            for part in tables
-        },
-        thresholds=thresholds,
+        outputs=outputs,
+        class_rows={part: task.class_rows(outputs[part], targets[part]) for part in outputs},
         members=members,
         baselines=baselines,
     )
 
 
-def _warn_if_not_worth_it(result: FinetuneResult, task: Task, config: Finetune) -> None:
-    metric = METRICS[task.labels.kind][0] if task.metric == "loss" else task.metric
+def _warn_if_not_worth_it(result: FinetuneResult, plan: Plan, config: Finetune) -> None:
+    metric = plan.task.metrics[0] if plan.metric == "loss" else plan.metric
     without = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
     best = max(without, key=lambda name: without[name])
     if result.dev[metric] > without[best]:
         return
     ways_out = "more pretraining on such text, more epochs or another learning rate may help"
-    if task.train.pairs is not None and config.pooling != "compare":
+    if plan.train.pairs is not None and config.pooling != "compare":
         ways_out += "; of pairs, --pooling compare often does"
     log.warning(
         "the network was not worth it here: its dev %s is %.3f, no better than the %.3f without "
@@ -266,7 +269,7 @@ def _warn_if_not_worth_it(result: FinetuneResult, task: Task, config: Finetune) 
         metric,
         result.dev[metric],
         without[best],
-        baseline_name(best, task.labels.kind),
+        plan.task.baseline_names[best],
         ways_out,
     )
 

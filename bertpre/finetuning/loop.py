@@ -1,10 +1,10 @@
-"""The fine-tuning loop: some epochs over the training rows, the best by the dev rows kept."""
+"""The fine-tuning loop: some epochs over the training rows; the best by the dev rows is kept."""
 
 import contextlib
 import logging
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +14,7 @@ from torch import Tensor
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive, permute
 from bertpre.errors import TrainingError
-from bertpre.finetuning.batches import EncodedTable
-from bertpre.finetuning.inference import run_model
-from bertpre.finetuning.labels import Labels
-from bertpre.finetuning.objective import Objective
+from bertpre.finetuning.batches import EncodedTable, Ids
 from bertpre.finetuning.recipe import (
     RunningAverage,
     build_layered_optimizer,
@@ -25,12 +22,13 @@ from bertpre.finetuning.recipe import (
     moved_against,
     set_rates,
 )
-from bertpre.finetuning.scores import EpochReport, score
-from bertpre.finetuning.splits import Rows
+from bertpre.finetuning.results import EpochReport
+from bertpre.finetuning.running import Placement, Run
+from bertpre.finetuning.task import Objective, Outputs, Rows, Targets, Task, score
 from bertpre.model.flat import FlatTokens
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.tokenizer.tokenizer import Tokenizer
-from bertpre.training.device import Precision, autocast
+from bertpre.training.device import autocast
 from bertpre.training.schedule import linear_warmup_decay
 from bertpre.training.step import seed_dropout
 
@@ -50,6 +48,59 @@ class Part(NamedTuple):
     table: EncodedTable
     rows: Rows
 
+    @property
+    def targets(self) -> Targets:
+        """What is to be learnt of these rows."""
+        return self.table.targets[self.rows]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """Everything that one training needs.
+
+    Args:
+        task: what the model's outputs stand for.
+        model: on the device of ``placement``.
+        objective: what is minimized.
+        train: rows to learn from.
+        dev: rows that choose the epoch.
+        tokenizer: of the model.
+        config: batch size, warm-up, decay, clipping, and what the recipe adds.
+        learning_rate: the peak.
+        num_epochs: passes over the rows; fewer if it stops early.
+        metric: the dev score that chooses the epoch.
+        placement: where and in which precision the model runs.
+        seed: decides the order of the rows, the windows, the masks and the dropout.
+    """
+
+    task: Task
+    model: BertForSequenceClassification
+    objective: Objective
+    train: Part
+    dev: Part
+    tokenizer: Tokenizer
+    config: Finetune
+    learning_rate: float
+    num_epochs: int
+    metric: str
+    placement: Placement
+    seed: int
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Updates of a pass over the training rows."""
+        return math.ceil(len(self.train.rows) / self.config.batch_size)
+
+    @property
+    def max_steps(self) -> int:
+        """Updates of all epochs."""
+        return self.num_epochs * self.updates_per_epoch
+
+    def predict(self, part: Part) -> Outputs:
+        """Predict rows with the model as it is, without dropout."""
+        run = Run(self.model, part.table.texts)
+        return self.task.predict([run], part.rows, placement=self.placement)
+
 
 def default_num_epochs(num_rows: int, batch_size: int) -> int:
     """Give the epochs that make a fair number of updates, on small tables more than on large."""
@@ -58,39 +109,15 @@ def default_num_epochs(num_rows: int, batch_size: int) -> int:
 
 
 def fit(
-    model: BertForSequenceClassification,
-    train: Part,
+    training: Training,
     *,
-    dev: Part,
-    labels: Labels,
-    objective: Objective,
-    tokenizer: Tokenizer,
-    config: Finetune,
-    learning_rate: float,
-    num_epochs: int,
-    metric: str,
-    device: torch.device,
-    precision: Precision,
-    seed: int,
-    on_update: Callable[[int, int], None],
-    on_epoch: Callable[[EpochReport], None],
+    on_update: Callable[[int, int], None] = lambda step, max_steps: None,
+    on_epoch: Callable[[EpochReport], None] = lambda report: None,
 ) -> tuple[EpochReport, ...]:
-    """Train a classifier; it ends with the weights of its best epoch.
+    """Train a model; it ends with the weights of its best epoch.
 
     Args:
-        model: on ``device``.
-        train: rows to learn from.
-        dev: rows that choose the epoch.
-        labels: what the outputs stand for.
-        objective: what is minimised.
-        tokenizer: of the model.
-        config: batch size, warm-up, decay, clipping, and what the recipe adds.
-        learning_rate: the peak.
-        num_epochs: passes over the rows, fewer if it stops early.
-        metric: the dev score that chooses the epoch.
-        device: where the model is.
-        precision: of the forward pass.
-        seed: decides the order of the rows, the windows, the masks and the dropout.
+        training: the model, its rows and its recipe.
         on_update: called after each update with those done and their total.
         on_epoch: called after each epoch.
 
@@ -100,90 +127,148 @@ def fit(
     Raises:
         TrainingError: the loss is not finite; nothing was updated by it.
     """
-
-    def loss_of(batch: FlatTokens, targets: Tensor) -> Tensor:
-        with autocast(device, precision):
-            logits = model(batch)
-        return objective.loss(logits, targets)
-
-    num_batches = math.ceil(len(train.rows) / config.batch_size)
-    max_steps = num_epochs * num_batches
-    warmup_steps = round(config.warmup_ratio * max_steps)
-    optimizer = build_layered_optimizer(
-        model, layer_decay=config.layer_decay, weight_decay=config.weight_decay
-    )
-    average = RunningAverage(model, decay=config.ema_decay) if config.ema_decay > 0 else None
+    updater = _Updater(training)
     history: list[EpochReport] = []
     best_weights: dict[str, Tensor] = {}
-    step = 0
-    for epoch in range(1, num_epochs + 1):
-        model.train()
-        places = np.arange(len(train.rows))
-        order = permute(places, len(places), derive(seed, "fine-tuning order", epoch))
-        drawn = train.table.texts.draw(train.rows, derive(seed, "windows", epoch))
-        loss_sum = 0.0
-        # Batches of like size: a last batch of one row would move the weights as far as 32 do.
-        for chosen in np.array_split(order, num_batches):
-            hide = None
-            if config.mask_probability > 0:
-                hide = partial(
-                    hide_tokens,
-                    tokenizer=tokenizer,
-                    probability=config.mask_probability,
-                    key=derive(seed, "fine-tuning masks", step),
-                )
-            batch = train.table.texts.batch(drawn[chosen], device, hide)
-            targets = torch.from_numpy(train.table.targets[train.rows[chosen]]).to(device)
-            factor = linear_warmup_decay(step, warmup_steps=warmup_steps, max_steps=max_steps)
-            set_rates(optimizer, learning_rate * factor)
-            seed_dropout(seed, step)
-            loss = loss_of(batch, targets)
-            loss_value = loss.item()
-            if not math.isfinite(loss_value):
-                raise TrainingError(
-                    f"the loss is {loss_value} at update {step + 1} of {max_steps}",
-                    "lower --learning-rate, or use --precision fp32",
-                )
-            torch.autograd.backward(loss)
-            if config.adversarial_epsilon > 0:
-                with moved_against(model.bert.embeddings.word, config.adversarial_epsilon):
-                    torch.autograd.backward(loss_of(batch, targets))
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            if average is not None:
-                average.update()
-            loss_sum += loss_value * len(chosen)
-            step += 1
-            on_update(step, max_steps)
-        with average.in_place() if average is not None else contextlib.nullcontext():
-            logits = run_model(model, dev.table.texts, dev.rows, device=device, precision=precision)
-            scores = score(labels, objective.readings(logits), dev.table.targets[dev.rows])
-            history.append(EpochReport(epoch, loss_sum / len(places), scores))
+    for epoch in range(1, training.num_epochs + 1):
+        train_loss = updater.run_epoch(epoch, on_update)
+        with updater.averaged_weights():
+            outputs = training.objective.in_units(training.predict(training.dev))
+            scores = score(training.task, outputs, training.dev.targets)
+            history.append(EpochReport(epoch, train_loss, scores))
             on_epoch(history[-1])
-            if best_epoch(history, metric) == epoch:
-                best_weights = {
-                    name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
-                }
-        best = best_epoch(history, metric)
-        if epoch - best >= (config.early_stopping or num_epochs) and epoch < num_epochs:
-            log.info(
-                "stopped after epoch %d of %d: the dev %s was best in epoch %d",
-                epoch,
-                num_epochs,
-                metric,
-                best,
-            )
+            if best_epoch(history, training.metric) == epoch:
+                weights = training.model.state_dict()
+                best_weights = {name: value.to("cpu", copy=True) for name, value in weights.items()}
+        if _stops_early(history, training):
             break
-    model.load_state_dict(best_weights)
+    training.model.load_state_dict(best_weights)
     return tuple(history)
 
 
-def best_epoch(history: list[EpochReport] | tuple[EpochReport, ...], metric: str) -> int:
+def best_epoch(history: Sequence[EpochReport], metric: str) -> int:
     """Give the number of the epoch that is kept: by a dev score, of equal ones by the dev loss."""
 
-    def goodness(report: EpochReport) -> tuple[float, float]:
+    def rank(report: EpochReport) -> tuple[float, float]:
         value = report.dev[metric]
         return (-value if metric == "loss" else value, -report.dev["loss"])
 
-    return max(history, key=goodness).epoch
+    return max(history, key=rank).epoch
+
+
+def _stops_early(history: Sequence[EpochReport], training: Training) -> bool:
+    epoch, best = history[-1].epoch, best_epoch(history, training.metric)
+    patience = training.config.early_stopping or training.num_epochs
+    if epoch - best < patience or epoch == training.num_epochs:
+        return False
+    log.info(
+        "stopped after epoch %d of %d: the dev %s was best in epoch %d",
+        epoch,
+        training.num_epochs,
+        training.metric,
+        best,
+    )
+    return True
+
+
+class _Updater:
+    """Updates a model by batches of its training rows."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        config = training.config
+        self._optimizer = build_layered_optimizer(
+            training.model, layer_decay=config.layer_decay, weight_decay=config.weight_decay
+        )
+        self._average = None
+        if config.ema_decay > 0:
+            self._average = RunningAverage(training.model, decay=config.ema_decay)
+        self._step = 0
+
+    def averaged_weights(self) -> contextlib.AbstractContextManager[None]:
+        """Put the running average into the model for a while, if there is one."""
+        return contextlib.nullcontext() if self._average is None else self._average.in_place()
+
+    def run_epoch(self, epoch: int, on_update: Callable[[int, int], None]) -> float:
+        """Pass once over the training rows; return their mean loss."""
+        training = self._training
+        seed, (table, rows) = training.seed, training.train
+        training.model.train()
+        order = permute(np.arange(len(rows)), len(rows), derive(seed, "fine-tuning order", epoch))
+        drawn = table.texts.draw(rows, derive(seed, "windows", epoch))
+        loss_sum = 0.0
+        # Batches of like size: a last batch of one row would move the weights as far as 32 do.
+        for chosen in np.array_split(order, training.updates_per_epoch):
+            loss = self._update(drawn[chosen], table.targets[rows[chosen]])
+            loss_sum += loss * len(chosen)
+            on_update(self._step, training.max_steps)
+        return loss_sum / len(rows)
+
+    def _update(self, sequences: Ids, targets: Targets) -> float:
+        """Do one update; return the mean loss of its rows."""
+        training, config = self._training, self._training.config
+        factor = linear_warmup_decay(
+            self._step,
+            warmup_steps=round(config.warmup_ratio * training.max_steps),
+            max_steps=training.max_steps,
+        )
+        set_rates(self._optimizer, training.learning_rate * factor)
+        batches = self._micro_batches(sequences, targets)
+        seed_dropout(training.seed, self._step)
+        loss = self._add_gradients(batches)
+        if config.adversarial_epsilon > 0:
+            with moved_against(training.model.bert.embeddings.word, config.adversarial_epsilon):
+                self._add_gradients(batches)
+        torch.nn.utils.clip_grad_norm_(training.model.parameters(), config.max_grad_norm)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        if self._average is not None:
+            self._average.update()
+        self._step += 1
+        return loss
+
+    def _micro_batches(self, sequences: Ids, targets: Targets) -> list[tuple[FlatTokens, Targets]]:
+        """Cut the rows of an update into batches for one forward pass each."""
+        training, config = self._training, self._training.config
+        key = derive(training.seed, "fine-tuning masks", self._step)
+        size = config.micro_batch_size or len(sequences)
+        batches = []
+        for first in range(0, len(sequences), size):
+
+            def hide(ids: Ids, rows: Ids, first: int = first) -> Ids:
+                # A row's place in the whole update, so that its masks do not depend on the cut.
+                return hide_tokens(
+                    ids,
+                    first + rows,
+                    tokenizer=training.tokenizer,
+                    probability=config.mask_probability,
+                    key=key,
+                )
+
+            chosen = slice(first, first + size)
+            tokens = training.train.table.texts.batch(
+                sequences[chosen],
+                training.placement.device,
+                hide if config.mask_probability > 0 else None,
+            )
+            batches.append((tokens, targets[chosen]))
+        return batches
+
+    def _add_gradients(self, batches: Sequence[tuple[FlatTokens, Targets]]) -> float:
+        """Add the gradients of the rows' mean loss; return that loss."""
+        training = self._training
+        num_rows = sum(len(targets) for _, targets in batches)
+        total = 0.0
+        for tokens, targets in batches:
+            with autocast(*training.placement):
+                loss = training.objective.loss(training.model, tokens, targets)
+            loss = loss * (len(targets) / num_rows)
+            value = loss.item()
+            if not math.isfinite(value):
+                raise TrainingError(
+                    f"the loss is {value} at update {self._step + 1} of {training.max_steps}",
+                    "lower --learning-rate, or use --precision fp32",
+                )
+            torch.autograd.backward(loss)
+            total += value
+        return total

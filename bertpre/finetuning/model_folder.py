@@ -1,31 +1,19 @@
-"""What fine-tuning leaves: classifiers that other libraries load, their scores and their errors."""
+"""What fine-tuning leaves: models that other libraries load, their scores and their errors."""
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from bertpre.artefacts import write_json, write_manifest
-from bertpre.finetuning.classifier import Start
-from bertpre.finetuning.labelled import LabelledTable
-from bertpre.finetuning.labels import Labels
-from bertpre.finetuning.pictures import draw_confusions, draw_curves, draw_numbers
-from bertpre.finetuning.predictions import OWN_COLUMNS, prediction_header, prediction_lines
+from bertpre.finetuning.labels import OWN_COLUMNS
+from bertpre.finetuning.pictures import draw_curves
+from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.results import FinetuneResult, MemberResult
-from bertpre.finetuning.scores import count_confusions
-from bertpre.finetuning.tasks import Task
+from bertpre.finetuning.start import Start
+from bertpre.finetuning.tables import LabelledTable
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import save_weights
 from bertpre.tokenizer.folder import state_longest_input
-
-_PROBLEM_TYPES = {  # of the transformers library
-    "classification": "single_label_classification",
-    "multi-label": "multi_label_classification",
-    "regression": "regression",
-}
 
 
 class ModelWriter:
@@ -33,23 +21,23 @@ class ModelWriter:
 
     Args:
         folder: an empty folder.
-        task: what is learnt.
+        plan: what is learnt.
         start: what the models start from.
         facts: options, counts and fingerprints for the manifests.
     """
 
     def __init__(
-        self, folder: Path, *, task: Task, start: Start, facts: Mapping[str, object]
+        self, folder: Path, *, plan: Plan, start: Start, facts: Mapping[str, object]
     ) -> None:
         self._folder = folder
-        self._task = task
+        self._plan = plan
         self._start = start
         self._facts = {
             **facts,
-            "task": task.labels.kind,
-            "classes": list(task.labels.names),
+            "task": plan.task.name,
+            "classes": list(plan.task.names),
             "class_counts": {
-                part: _count_labels(task.labels, table) for part, table in task.tables().items()
+                part: plan.task.count_labels(table.labels) for part, table in plan.tables().items()
             },
             "max_seq_length": start.encoder.max_seq_length,
             "pooling": start.pooling,
@@ -57,52 +45,37 @@ class ModelWriter:
 
     def write_model(self, model: BertForSequenceClassification, member: MemberResult) -> None:
         """Write a trained model, and, if it is one of several, finish its folder."""
-        is_single = len(self._task.members) == 1
+        is_single = len(self._plan.members) == 1
         folder = self._folder if is_single else self._folder / member.name
         folder.mkdir(exist_ok=True)
-        tokenizer, names = self._start.encoder.tokenizer, self._task.labels.names
-        save_weights(
-            folder,
-            model,
-            extra_config={
-                "pad_token_id": tokenizer.pad_id,
-                "id2label": {str(number): label for number, label in enumerate(names)},
-                "label2id": {label: number for number, label in enumerate(names)},
-                "problem_type": _PROBLEM_TYPES[self._task.labels.kind],
-            },
-        )
+        tokenizer = self._start.encoder.tokenizer
+        extra = {"pad_token_id": tokenizer.pad_id, **self._plan.task.config_entries()}
+        save_weights(folder, model, extra_config=extra)
         tokenizer.save_files(folder)
         longest = self._start.encoder.max_seq_length  # as `predict` cuts
         state_longest_input(folder, longest, is_trained_here=True)
         if not is_single:
             write_json(folder / "metrics.json", member.scores)
             facts = {**self._facts, **_member_facts(member), "seed": member.seed}
-            write_manifest(folder, "model", facts | _threshold_facts(member.thresholds))
+            write_manifest(folder, "model", facts | member.task.chosen_facts())
 
     def finish(self, result: FinetuneResult) -> None:
         """Write scores, predictions, pictures and the manifest."""
         write_json(self._folder / "metrics.json", _metrics(result))
-        tables = {"dev": self._task.scored_rows()}
-        if self._task.test is not None:
-            tables["test"] = self._task.test
+        tables = self._plan.scored_tables()
         for part, table in tables.items():
             _write_predictions(self._folder / f"{part}_predictions.tsv", table, result, part)
         histories = {member.name: member.history for member in result.members}
-        draw_curves(self._folder / "curves.png", histories, metric=self._task.metric)
+        draw_curves(self._folder / "curves.png", histories, metric=self._plan.metric)
         _write_classes(self._folder / "classes.tsv", result)
-        _draw_errors(self._folder, result, tables["dev"])
+        targets = result.task.targets(tables["dev"].labels)
+        result.task.draw_mistakes(self._folder, result.outputs["dev"], targets, result.dev)
         facts = dict(self._facts)
         if len(result.members) == 1:
             facts |= _member_facts(result.members[0])
         else:
             facts["members"] = [member.name for member in result.members]
-        write_manifest(self._folder, "model", facts | _threshold_facts(result.thresholds))
-
-
-def _count_labels(labels: Labels, table: LabelledTable) -> dict[str, int]:
-    if labels.kind == "regression":
-        return {}
-    return dict(Counter(name for cell in table.labels for name in labels.split(cell)))
+        write_manifest(self._folder, "model", facts | result.task.chosen_facts())
 
 
 def _member_facts(member: MemberResult) -> dict[str, Any]:
@@ -110,10 +83,6 @@ def _member_facts(member: MemberResult) -> dict[str, Any]:
         "best_epoch": member.best_epoch,
         "history": [report._asdict() for report in member.history],
     }
-
-
-def _threshold_facts(thresholds: npt.NDArray[np.float64] | None) -> dict[str, Any]:
-    return {} if thresholds is None else {"thresholds": thresholds.tolist()}
 
 
 def _metrics(result: FinetuneResult) -> dict[str, Any]:
@@ -140,9 +109,9 @@ def _metrics(result: FinetuneResult) -> dict[str, Any]:
 
 def _write_predictions(path: Path, table: LabelledTable, result: FinetuneResult, part: str) -> None:
     # What is true and where the row was come last, so that the first columns are as predict's.
-    lines = prediction_lines(result.labels, result.readings[part], result.thresholds)
+    lines = result.task.prediction_lines(result.outputs[part])
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join([prediction_header(result.labels), *OWN_COLUMNS[1:]]) + "\n")
+        file.write("\t".join([*result.task.prediction_columns(), *OWN_COLUMNS[1:]]) + "\n")
         for shown, label, line in zip(lines, table.labels, table.lines, strict=True):
             file.write(f"{shown}\t{label}\t{line}\n")
 
@@ -156,23 +125,3 @@ def _write_classes(path: Path, result: FinetuneResult) -> None:
             for row in rows:
                 shares = f"{row.precision:.4f}\t{row.recall:.4f}\t{row.f1:.4f}"
                 file.write(f"{part}\t{row.name}\t{shares}\t{row.rows}\n")
-
-
-def _draw_errors(folder: Path, result: FinetuneResult, table: LabelledTable) -> None:
-    labels, readings = result.labels, result.readings["dev"]
-    targets, dev = labels.targets(table.labels), result.dev
-    if labels.kind == "regression":
-        title = f"dev rows: Spearman {dev['spearman']:.3f}, Pearson {dev['pearson']:.3f}"
-        draw_numbers(
-            folder / "predicted_numbers.png",
-            readings[:, 0],
-            targets[:, 0].astype(np.float64),
-            title=title,
-        )
-    elif labels.kind == "classification":
-        draw_confusions(
-            folder / "confusion_matrix.png",
-            count_confusions(readings.argmax(axis=1), targets, len(labels.names)),
-            labels.names,
-            title=f"dev rows: accuracy {dev['accuracy']:.3f}, macro-F1 {dev['macro_f1']:.3f}",
-        )

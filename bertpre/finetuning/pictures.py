@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 
-from bertpre.finetuning.scores import EpochReport
+from bertpre.finetuning.results import EpochReport
 
 _MOST_POINTS = 5000  # in a picture; more only make a larger file of the same black
 

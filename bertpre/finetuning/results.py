@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from bertpre.finetuning.labels import Labels
-from bertpre.finetuning.scores import ClassRow, EpochReport, Readings, Scores
-from bertpre.finetuning.tasks import Task
+from bertpre.finetuning.task import ClassRow, Outputs, Scores, Task
 
 
 class Progress(NamedTuple):
@@ -43,6 +38,20 @@ class MemberStart(NamedTuple):
     total: int
 
 
+class EpochReport(NamedTuple):
+    """What one epoch of training came to.
+
+    Attributes:
+        epoch: from 1.
+        train_loss: mean loss over the epoch's rows, with dropout.
+        dev: scores on the dev rows after the epoch.
+    """
+
+    epoch: int
+    train_loss: float
+    dev: Scores
+
+
 # The start's summary; progress; the next of several trainings; an epoch's end.
 Event = dict[str, Any] | Progress | MemberStart | EpochReport
 
@@ -56,18 +65,18 @@ class MemberResult:
         seed: its seed.
         best_epoch: the epoch whose weights were kept, from 1.
         history: every epoch.
-        readings: probabilities or numbers of its rows by "dev", and "test" if there is one.
+        task: with what was chosen by its dev rows.
+        outputs: of its rows by "dev", and "test" if there is one.
         scores: of the same.
-        thresholds: for several names, see `FinetuneResult`.
     """
 
     name: str
     seed: int
     best_epoch: int
     history: tuple[EpochReport, ...]
-    readings: dict[str, Readings]
+    task: Task
+    outputs: dict[str, Outputs]
     scores: dict[str, Scores]
-    thresholds: npt.NDArray[np.float64] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,25 +85,23 @@ class FinetuneResult:
 
     Args:
         output: the model folder.
-        labels: what the outputs stand for.
+        task: what the outputs stand for, and what was chosen by the dev rows, whose scores are a
+            little too good for that.
         dev: scores on the dev rows; of several trainings, of their mean prediction; with folds,
             of all training rows, each by models that were not trained on it.
         test: scores on the test rows, if there are any.
-        readings: the probabilities or numbers that these scores are of, by "dev" and "test".
+        outputs: probabilities or numbers that these scores are of, by "dev" and "test".
         class_rows: precision, recall and F1 of each class, by "dev" and "test".
-        thresholds: for several names, above which probability each is given, chosen on the dev
-            rows, whose scores are a little too good for that; else None.
         members: every training.
         baselines: by the baseline's name, its scores by "dev" and "test".
     """
 
     output: Path
-    labels: Labels
+    task: Task
     dev: Scores
     test: Scores | None
-    readings: dict[str, Readings]
+    outputs: dict[str, Outputs]
     class_rows: dict[str, list[ClassRow]]
-    thresholds: npt.NDArray[np.float64] | None
     members: tuple[MemberResult, ...]
     baselines: dict[str, dict[str, Scores]]
 
@@ -116,15 +123,3 @@ class FinetuneResult:
             }
             for part in self.scores
         }
-
-
-def mean_readings(task: Task, members: tuple[MemberResult, ...], part: str) -> Readings:
-    """Average what several trainings give; with folds, for dev rows those that did not see them."""
-    if part != "dev" or not task.with_folds:
-        return np.asarray(np.mean([member.readings[part] for member in members], axis=0))
-    shape = (len(task.train), members[0].readings["dev"].shape[1])
-    sums, counts = np.zeros(shape), np.zeros((len(task.train), 1))
-    for planned, member in zip(task.members, members, strict=True):
-        sums[planned.dev_rows] += member.readings["dev"]
-        counts[planned.dev_rows] += 1
-    return np.asarray(sums / counts)

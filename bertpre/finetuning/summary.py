@@ -1,11 +1,16 @@
 """The table at the start of a fine-tuning: what is trained on what, and what of it is read."""
 
 import logging
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bertpre.config.schema import Finetune
-from bertpre.finetuning.labelled import LabelledTable
-from bertpre.finetuning.tasks import Task
+from bertpre.finetuning.plan import Plan
+from bertpre.finetuning.tables import LabelledTable
+
+if TYPE_CHECKING:
+    from bertpre.finetuning.batches import EncodedTable
+    from bertpre.finetuning.running import Placement
 
 log = logging.getLogger(__name__)
 
@@ -22,49 +27,40 @@ _PLAIN = {
 }
 
 
-def summarise(
-    task: Task,
+def summarize(
+    plan: Plan,
     config: Finetune,
-    counts: dict[str, dict[str, int]],
-    *,
-    device: str,
-    precision: str,
+    encoded: Mapping[str, "EncodedTable"],
+    placement: "Placement",
 ) -> dict[str, Any]:
     """Describe what is about to be trained, and warn of what the model will not see.
 
     Args:
-        task: the tables, and the trainings.
+        plan: the tables, and the trainings.
         config: complete, nothing left to be derived.
-        counts: of each table, see `bertpre.finetuning.batches.EncodedTable.counts`.
-        device: where it is trained.
-        precision: in which.
+        encoded: the tables by part, as the model reads them.
+        placement: where it is trained.
     """
-    for part, table in task.tables().items():
-        _warn(table, counts[part]["empty_rows"])
+    for part, table in plan.tables().items():
+        _warn(table, encoded[part].texts.num_empty)
     _warn_of_idle_stopping(config)
-    labels = task.labels
-    what = {
-        "classification": f"{len(labels.names):,} classes",
-        "multi-label": f"{len(labels.names):,} names, any number of them a row",
-        "regression": "a number",
-    }[labels.kind]
-    repeated = {part: _repeated(task, part) for part in ("dev", "test")}
+    repeated = {part: _repeated(plan, part) for part in plan.scored_tables()}
     extras = {name: getattr(config, name) for name in _PLAIN}
     return {
-        "task": f"{labels.kind}: {what} ({task.reason})",
-        **_rows(task),
+        "task": f"{plan.task.name}: {plan.task.describe()} ({plan.reason})",
+        **_rows(plan),
         **{f"{part} texts that are trained on too": shown for part, shown in repeated.items()
            if shown},
         "max_seq_length": config.max_seq_length,
-        **_reading(config, counts),
+        **_reading(config, list(encoded.values())),
         "pooling": config.pooling,
         "weights": "random" if config.from_scratch else "the checkpoint's",
         "learning rate": f"{config.learning_rate:.3g}",
-        "epochs": f"{config.num_epochs}, the best by dev {task.metric}",
+        "epochs": f"{config.num_epochs}, the best by dev {plan.metric}",
         "batch size": config.batch_size,
         **{name: value for name, value in extras.items() if value != _PLAIN[name]},
-        "device": device,
-        "precision": precision,
+        "device": str(placement.device),
+        "precision": placement.precision,
     }  # fmt: skip
 
 
@@ -96,16 +92,16 @@ def _warn(table: LabelledTable, num_empty: int) -> None:
             log.warning("%s: %d pairs have an empty side", table.name, one_sided)
 
 
-def _rows(task: Task) -> dict[str, str]:
-    first, several = task.members[0], len(task.members)
-    rows = {part: f"{len(table):,}" for part, table in task.tables().items()}
-    if task.with_folds:
-        folds = sum(member.seed == first.seed for member in task.members)
+def _rows(plan: Plan) -> dict[str, str]:
+    first, several = plan.members[0], len(plan.members)
+    rows = {part: f"{len(table):,}" for part, table in plan.tables().items()}
+    if plan.with_folds:
+        folds = sum(member.seed == first.seed for member in plan.members)
         rows["train"] += f", in {folds} folds, of which each scores once"
     elif first.dev_rows is not None:
         rows["train"] = f"{len(first.train_rows):,}"
         rows["dev"] = f"{len(first.dev_rows):,} (held out of the training table)"
-    skipped = {part: table.num_skipped for part, table in task.tables().items()}
+    skipped = {part: table.num_skipped for part, table in plan.tables().items()}
     shown = {
         f"{part} rows": rows[part] + (f", {skipped[part]:,} left out" if skipped.get(part) else "")
         for part in ("train", "dev", "test")
@@ -114,12 +110,12 @@ def _rows(task: Task) -> dict[str, str]:
     return shown | ({"trainings": f"{several}, averaged in prediction"} if several > 1 else {})
 
 
-def _reading(config: Finetune, counts: dict[str, dict[str, int]]) -> dict[str, str]:
-    total = sum(count["rows"] for count in counts.values())
-    cut = sum(count["truncated_rows"] for count in counts.values())
-    windowed = sum(count["windowed_rows"] for count in counts.values())
-    unknown = sum(count["unknown_tokens"] for count in counts.values())
-    tokens = sum(count["text_tokens"] for count in counts.values())
+def _reading(config: Finetune, encoded: Sequence["EncodedTable"]) -> dict[str, str]:
+    total = sum(len(table.texts) for table in encoded)
+    cut = sum(table.texts.num_truncated for table in encoded)
+    windowed = sum(table.texts.num_windowed for table in encoded)
+    unknown = sum(table.texts.num_unknown for table in encoded)
+    tokens = sum(table.texts.num_tokens for table in encoded)
     shown = {"tokens that are [UNK]": f"{unknown:,} ({unknown / max(tokens, 1):.1%})"}
     if config.long_texts == "windows":
         return {"texts in windows": f"{windowed:,} ({windowed / total:.1%})", **shown}
@@ -127,12 +123,12 @@ def _reading(config: Finetune, counts: dict[str, dict[str, int]]) -> dict[str, s
     return {f"texts cut {where[config.long_texts]}": f"{cut:,} ({cut / total:.1%})", **shown}
 
 
-def _repeated(task: Task, part: str) -> str:
+def _repeated(plan: Plan, part: str) -> str:
     """Say how many rows of a part have a text that is trained on: their scores flatter."""
-    table = task.scored_rows() if part == "dev" else task.test
-    if table is None or (part == "dev" and task.with_folds):
+    if part == "dev" and plan.with_folds:
         return ""
-    kept = task.train.take(task.members[0].train_rows)
+    table = plan.scored_tables()[part]
+    kept = plan.train.take(plan.members[0].train_rows)
     seen = set(_rows_as_read(kept))
     count = sum(row in seen for row in _rows_as_read(table))
     return f"{count:,} of {len(table):,}" if count else ""

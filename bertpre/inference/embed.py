@@ -1,36 +1,27 @@
-"""Sentence vectors: a table of texts in, one row of numbers for each out.
+"""Sentence vectors: a table of texts in, one row of numbers for each out."""
 
-Tables may be larger than memory; the output appears when it is whole.
-"""
-
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.artefacts import check_output_file, whole_file
+from bertpre.artefacts import whole_file
 from bertpre.config.schema import Embed
-from bertpre.corpus.files import STDIN
-from bertpre.errors import ConfigError, CorpusError
-from bertpre.finetuning.labelled import read_texts
-from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.errors import ConfigError
+from bertpre.inference.tables import TableReader, check_table_output
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
+    from bertpre.finetuning.running import Placement
+    from bertpre.model.bert import BertModel
 
-_CHUNK_ROWS = 4096  # sorted by length together
-_FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
-_MOST_TOKENS = 16_384  # in one forward pass
-_PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
 _SUFFIXES = (".npy", ".tsv")
 
 Vectors = npt.NDArray[np.float32]
-Texts = Sequence[str]  # of a row: one, or a pair
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,14 +29,17 @@ class EmbedReport:
     """What was written.
 
     Args:
-        num_rows: rows of the table, and of the output.
         size: numbers of a vector.
-        num_truncated: rows that lost tokens at the end of a text.
+        num_rows, num_truncated, num_windowed, num_empty, num_skipped: as in
+            `bertpre.inference.tables.TableReport`.
     """
 
-    num_rows: int
     size: int
+    num_rows: int
     num_truncated: int
+    num_windowed: int
+    num_empty: int
+    num_skipped: int
 
 
 def embed(
@@ -63,7 +57,8 @@ def embed(
         model: a checkpoint, a run folder, a fine-tuned or imported model, or a Hugging Face BERT.
         table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the columns of text
             are read.
-        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers a row.
+        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers a row. A row
+            that could not be read and is to be skipped has nan.
         config: how the table is read, and what a vector is.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
@@ -73,65 +68,63 @@ def embed(
             then.
     """
     config, output = config or Embed(), Path(output)
-    table = STDIN if str(table) == "-" else Path(table)
     folder = find_checkpoint(model)
     _check_suffix(output)
-    check_output_file(output, reads=None if table == STDIN else table, overwrite=overwrite)
-    texts = (row.cells for row in read_texts(table, config))
-    first = list(itertools.islice(texts, _FIRST_ROWS))
-    if not first:
-        raise CorpusError(f"{table}: has no rows; expected at least one with a text")
+    check_table_output(output, table, overwrite=overwrite)
+    reader = TableReader(
+        table,
+        config,
+        skips_bad_rows=config.on_bad_rows == "skip",
+        way_out="or give them a vector of nan with --on-bad-rows skip",
+    )
     # From here on with PyTorch.
     from bertpre.finetuning.batches import Encoder
-    from bertpre.finetuning.classifier import check_vocabulary, read_facts
+    from bertpre.finetuning.running import place_inference
+    from bertpre.finetuning.start import PLAIN_LENGTH, read_checkpoint
     from bertpre.model.loading import load_model
-    from bertpre.model.weights import read_model_config
-    from bertpre.training.device import pick_device, pick_precision
 
-    facts, shape = read_facts(folder), read_model_config(folder)
-    tokenizer = Tokenizer.load(folder)
-    check_vocabulary(folder, tokenizer, shape.vocab_size)
-    positions = shape.config.max_position_embeddings
-    longest = config.max_seq_length or facts.get("max_seq_length", _PLAIN_LENGTH)
+    found = read_checkpoint(folder)
+    size, positions = found.shape.config.hidden_size, found.shape.config.max_position_embeddings
     if (config.max_seq_length or 0) > positions:
         raise ConfigError(
             f"embed.max_seq_length: {config.max_seq_length:,}, but the encoder has "
             f"{positions:,} positions",
             f"pass --max-seq-length {positions} or less",
         )
-    device = pick_device(config.device)
-    precision = pick_precision(config.precision, device)
-    encoder = load_model(folder, encoder_only=True).to(device)
-    reader = Encoder(tokenizer=tokenizer, max_seq_length=min(longest, positions))
-    num_rows = num_truncated = 0
+    longest = config.max_seq_length or found.facts.get("max_seq_length", PLAIN_LENGTH)
+    placement = place_inference(config.device, config.precision)
+    encoder = cast("BertModel", load_model(folder, encoder_only=True)).to(placement.device)
+    texts_of = Encoder(tokenizer=found.tokenizer, max_seq_length=min(longest, positions)).texts
     with whole_file(output) as file:
         writer = _NpyWriter(file) if output.suffix == ".npy" else _TsvWriter(file)
-        for chunk in _chunks(itertools.chain(first, texts)):
-            rows = reader.texts(*zip(*chunk, strict=True))
-            writer.write(_compute(encoder, rows, config, device=device, precision=precision))
-            num_truncated += rows.num_truncated
-            num_rows += len(rows)
-            on_rows(num_rows)
+        for chunk in reader.chunks():
+            vectors = np.full((len(chunk), size), np.nan, dtype=np.float32)
+            texts = None
+            if readable := [cells for cells in chunk if cells is not None]:
+                texts = texts_of(*zip(*readable, strict=True))
+                is_readable = [cells is not None for cells in chunk]
+                vectors[is_readable] = _compute(encoder, texts, config, placement)
+            writer.write(vectors)
+            on_rows(reader.count(chunk, texts))
         writer.finish()
-    return EmbedReport(
-        num_rows=num_rows, size=shape.config.hidden_size, num_truncated=num_truncated
-    )
+    return EmbedReport(size=size, **asdict(reader.finish()))
 
 
 def _compute(
-    encoder: Any, texts: "EncodedTexts", config: Embed, *, device: Any, precision: Any
+    encoder: "BertModel", texts: "EncodedTexts", config: Embed, placement: "Placement"
 ) -> Vectors:
     """Compute the vectors of some rows, (rows, D), in their order."""
     import torch
 
     from bertpre.finetuning.batches import batches_by_length
+    from bertpre.finetuning.running import MOST_TOKENS
     from bertpre.model.heads import mean_pool
     from bertpre.training.device import autocast
 
     result = np.zeros((len(texts), encoder.config.hidden_size), np.float32)
-    for group in batches_by_length(texts.lengths, most_tokens=_MOST_TOKENS):
-        batch = texts.batch(group, device)
-        with torch.inference_mode(), autocast(device, precision):
+    for group in batches_by_length(texts.lengths, most_tokens=MOST_TOKENS):
+        batch = texts.batch(group, placement.device)
+        with torch.inference_mode(), autocast(*placement):
             hidden = encoder(batch).hidden_states.float()
             if config.pooling == "cls":
                 vectors = hidden.index_select(0, batch.cu_seqlens[:-1])  # (N, D) -> (B, D)
@@ -141,11 +134,6 @@ def _compute(
                 vectors = torch.nn.functional.normalize(vectors, dim=1)
         result[group] = vectors.cpu().numpy()
     return result
-
-
-def _chunks(texts: Iterator[Texts]) -> Iterator[list[Texts]]:
-    while chunk := list(itertools.islice(texts, _CHUNK_ROWS)):
-        yield chunk
 
 
 class _NpyWriter:

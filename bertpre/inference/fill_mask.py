@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertpre.errors import CheckpointError, CorpusError
-from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.run_folder import find_checkpoint
 
 MASK = "[MASK]"
@@ -56,15 +55,13 @@ def fill_mask(
     # From here on with PyTorch.
     import torch
 
-    from bertpre.finetuning.classifier import check_vocabulary, read_facts
+    from bertpre.finetuning.start import read_checkpoint
     from bertpre.model.flat import flatten
     from bertpre.model.heads import BertForPreTraining
-    from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+    from bertpre.model.weights import load_hugging_face, read_weights
 
-    read_facts(folder)  # which checks the files
-    shape = read_model_config(folder)
-    tokenizer = Tokenizer.load(folder)
-    check_vocabulary(folder, tokenizer, shape.vocab_size)
+    found = read_checkpoint(folder)
+    shape, tokenizer = found.shape, found.tokenizer
     ids, segments = [tokenizer.cls_id], [0]
     for number, part in enumerate(texts):
         mask = tokenizer.tokens[tokenizer.mask_id]  # other people's may have another spelling

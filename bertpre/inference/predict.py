@@ -1,39 +1,22 @@
-"""Prediction: a table of texts in, a table of labels and probabilities out, row by row.
+"""Prediction: a table of texts in, a table of labels and probabilities out, row by row."""
 
-Tables may be larger than memory; the output appears when it is whole. What can be checked before
-PyTorch is imported is.
-"""
-
-import contextlib
-import io
-import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
-from bertpre.artefacts import check_output_file, read_manifest, whole_file
+from bertpre.artefacts import read_manifest
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
-from bertpre.corpus.files import STDIN
-from bertpre.corpus.row_error import RowError
-from bertpre.errors import ConfigError, CorpusError
-from bertpre.finetuning.labelled import read_texts
-from bertpre.finetuning.labels import Labels, labels_of, member_folders, name_some
-from bertpre.finetuning.predictions import empty_line, prediction_header, prediction_lines
+from bertpre.errors import ConfigError
+from bertpre.finetuning.labels import name_some
+from bertpre.finetuning.task import Task
+from bertpre.finetuning.tasks import member_folders, task_of
+from bertpre.inference.tables import Cells, TableReader, check_table_output, open_text
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
-    from bertpre.finetuning.inference import Classifier
-    from bertpre.finetuning.scores import Readings
-
-_CHUNK_ROWS = 4096  # sorted by length together
-_CHUNK_CHARACTERS = 16_000_000  # so that a chunk of huge cells does not fill the memory
-_FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
-
-Cells = tuple[str, ...] | None  # the text, or both texts, of a row; None if it cannot be read
+    from bertpre.finetuning.running import FinetunedModel, Run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +24,13 @@ class PredictReport:
     """What was predicted.
 
     Args:
-        num_rows: rows of the table, and of the output.
-        num_models: models whose mean the predictions are.
-        num_truncated: rows of whose text tokens were not read, by the first model.
-        num_windowed: rows that were read in several windows, by the first model.
-        num_empty: rows without a token, for which the model saw [CLS] [SEP].
-        num_skipped: rows that could not be read, whose output is empty.
+        num_models: models that predicted together; the other counts are those of the first.
+        num_rows, num_truncated, num_windowed, num_empty, num_skipped: as in
+            `bertpre.inference.tables.TableReport`.
     """
 
-    num_rows: int
     num_models: int
+    num_rows: int
     num_truncated: int
     num_windowed: int
     num_empty: int
@@ -84,58 +64,38 @@ def predict(
             then, but to an open file.
     """
     folders = [Path(model)] if isinstance(model, str | Path) else [Path(one) for one in model]
-    table = STDIN if str(table) == "-" else Path(table)
     manifests = [read_manifest(folder, "model") for folder in folders]
-    labels, thresholds = _common_labels(folders, manifests)
+    task = _common_task(folders, manifests)
     config = config or parse_config({"finetune": table_options(manifests[0])}).finetune
     _check_pairs(folders, manifests, config)
     parts = _parts(folders, manifests)
-    if isinstance(output, str | Path):
-        reads = None if table == STDIN else table
-        check_output_file(Path(output), reads=reads, overwrite=overwrite)
-    rows = _read_cells(table, config)
-    first = list(itertools.islice(rows, _FIRST_ROWS))
-    if not first:
-        raise CorpusError(f"{table}: has no rows; expected at least one with a text")
-    # From here on with PyTorch.
-    from bertpre.finetuning.batches import warn_of_unknown
-    from bertpre.finetuning.inference import Classifier
-    from bertpre.training.device import keep_freed_memory, pick_device, pick_precision
-
-    device = pick_device(config.device)
-    if device.type == "cpu":
-        keep_freed_memory()
-    precision = pick_precision(config.precision, device)
-    classifiers = [Classifier.load(part, device=device, precision=precision) for part in parts]
-    num_rows = num_truncated = num_windowed = num_empty = num_skipped = 0
-    num_unknown = num_tokens = 0
-    with _open_output(output) as file:
-        file.write(prediction_header(labels) + "\n")
-        for chunk in _chunks(itertools.chain(first, rows)):
-            whole = [cells for cells in chunk if cells is not None]
-            lines: Iterator[str] = iter(())
-            if whole:
-                readings, encoded = _average(classifiers, whole)
-                lines = prediction_lines(labels, readings, thresholds)
-                num_truncated += encoded.num_truncated
-                num_windowed += encoded.num_windowed
-                num_empty += encoded.num_empty
-                num_unknown += encoded.num_unknown
-                num_tokens += encoded.num_tokens
-            for cells in chunk:
-                file.write((empty_line(labels) if cells is None else next(lines)) + "\n")
-            num_rows += len(chunk)
-            num_skipped += len(chunk) - len(whole)
-            on_rows(num_rows)
-    warn_of_unknown(num_unknown, num_tokens)
-    return PredictReport(
-        num_rows=num_rows,
-        num_models=len(classifiers),
-        num_truncated=num_truncated,
-        num_windowed=num_windowed,
-        num_empty=num_empty,
-        num_skipped=num_skipped,
+    check_table_output(output, table, overwrite=overwrite)
+    reader = TableReader(
+        table,
+        config,
+        skips_bad_rows=config.on_bad_rows == "skip",
+        way_out="or give them an empty prediction with --on-bad-rows skip",
     )
+    # From here on with PyTorch.
+    from bertpre.finetuning.running import load_finetuned, place_inference
+
+    placement = place_inference(config.device, config.precision)
+    models = [load_finetuned(part, placement.device) for part in parts]
+    columns = task.prediction_columns()
+    empty_line = "\t" * (len(columns) - 1)
+    with open_text(output) as file:
+        file.write("\t".join(columns) + "\n")
+        for chunk in reader.chunks():
+            lines: Iterator[str] = iter(())
+            texts = None
+            if readable := [cells for cells in chunk if cells is not None]:
+                runs = _read(models, readable)
+                texts = runs[0].texts
+                lines = task.prediction_lines(task.predict(runs, placement=placement))
+            for cells in chunk:
+                file.write((empty_line if cells is None else next(lines)) + "\n")
+            on_rows(reader.count(chunk, texts))
+    return PredictReport(num_models=len(models), **asdict(reader.finish()))
 
 
 def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -144,22 +104,19 @@ def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
     return {name: manifest["options"][name] for name in names if name in manifest["options"]}
 
 
-def _common_labels(
-    folders: Sequence[Path], manifests: Sequence[dict[str, Any]]
-) -> tuple[Labels, Any]:
-    """Check that models go together; give their labels, and the mean of their thresholds."""
-    labels = [
-        labels_of(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)
-    ]
-    for folder, found in zip(folders[1:], labels[1:], strict=True):
-        if (found.kind, found.names) != (labels[0].kind, labels[0].names):
+def _common_task(folders: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> Task:
+    """Check that models go together; give what their outputs stand for."""
+    first, *others = (
+        task_of(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)
+    )
+    for folder, task in zip(folders[1:], others, strict=True):
+        if (task.name, task.names) != (first.name, first.names):
             raise ConfigError(
-                f"{folder}: does not predict what {folders[0]} does: {_describe(found)}; "
-                f"expected {_describe(labels[0])}",
+                f"{folder}: does not predict what {folders[0]} does: {_describe(task)}; "
+                f"expected {_describe(first)}",
                 "average models that were fine-tuned on the same labels",
             )
-    thresholds = [manifest["thresholds"] for manifest in manifests if "thresholds" in manifest]
-    return labels[0], np.mean(thresholds, axis=0) if thresholds else None
+    return first.together(others)
 
 
 def _check_pairs(
@@ -191,58 +148,16 @@ def _parts(folders: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list
     return list(parts.values())
 
 
-def _describe(labels: Labels) -> str:
-    return f"{labels.kind} of {name_some([repr(name) for name in labels.names])}"
+def _describe(task: Task) -> str:
+    return f"{task.name} of {name_some([repr(name) for name in task.names])}"
 
 
-def _read_cells(table: Path, config: Finetune) -> Iterator[Cells]:
-    """Read the rows; those that cannot be read keep their places, if they are to be skipped."""
-    bad: list[RowError] = []
-    on_bad = bad.append if config.on_bad_rows == "skip" else None
-    way_out = "or give them an empty prediction with --on-bad-rows skip"
-    for row in read_texts(table, config, on_bad=on_bad, way_out=way_out):
-        yield from (None for _ in bad)
-        bad.clear()
-        yield row.cells
-    yield from (None for _ in bad)
+def _read(models: Sequence["FinetunedModel"], rows: Sequence[Cells]) -> list["Run"]:
+    """Encode rows for each model; models of one fine-tuning read texts alike."""
+    from bertpre.finetuning.running import Run
 
-
-def _average(
-    classifiers: Sequence["Classifier"], rows: Sequence[tuple[str, ...]]
-) -> tuple["Readings", "EncodedTexts"]:
-    """Give the mean of what the models give, and the tokens of the first of them."""
-    texts = [row[0] for row in rows]
-    pairs = [row[1] for row in rows] if len(rows[0]) == 2 else None
     encoded: dict[object, EncodedTexts] = {}
-    readings = []
-    for classifier in classifiers:
-        key = classifier.encoder.identity
-        if key not in encoded:  # models of one fine-tuning read texts alike
-            encoded[key] = classifier.encoder.texts(texts, pairs)
-        readings.append(classifier.readings(encoded[key]))
-    return np.mean(readings, axis=0), encoded[classifiers[0].encoder.identity]
-
-
-def _chunks(rows: Iterator[Cells]) -> Iterator[list[Cells]]:
-    chunk: list[Cells] = []
-    characters = 0
-    for cells in rows:
-        chunk.append(cells)
-        characters += sum(map(len, cells or ()))
-        if len(chunk) >= _CHUNK_ROWS or characters >= _CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
-
-
-@contextlib.contextmanager
-def _open_output(output: str | Path | TextIO) -> Iterator[TextIO]:
-    """Give a file that appears when it is whole, or the open file that the caller has."""
-    if not isinstance(output, str | Path):
-        yield output
-        return
-    with whole_file(Path(output)) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
-        yield text
-        text.detach()
+    for model in models:
+        if model.encoder.identity not in encoded:
+            encoded[model.encoder.identity] = model.encoder.texts(*zip(*rows, strict=True))
+    return [Run(model.model, encoded[model.encoder.identity]) for model in models]

@@ -7,7 +7,7 @@ from typing import Any
 
 from bertpre.artefacts import MANIFEST, Kind, read_manifest
 from bertpre.errors import DataFormatError
-from bertpre.finetuning.labels import member_folders
+from bertpre.finetuning.tasks import member_folders
 from bertpre.inspection.data_sections import data_sections
 from bertpre.inspection.model_sections import checkpoint_sections, classifier_sections
 from bertpre.inspection.run_sections import run_sections

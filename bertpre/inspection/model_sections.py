@@ -9,8 +9,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from bertpre.errors import CheckpointError
-from bertpre.finetuning.baselines import baseline_name
-from bertpre.finetuning.labels import Kind, member_folders
+from bertpre.finetuning.task import Task
+from bertpre.finetuning.tasks import member_folders, task_of
 from bertpre.inspection.sections import Curves, Grid, Picture, Section
 from bertpre.interop.facts import Facts, describe, short
 
@@ -62,12 +62,10 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     Raises:
         CheckpointError: config.json or the weights cannot be read.
     """
-    kind = manifest.get("task", "classification")
-    names = [str(name) for name in manifest.get("classes", [])]
-    is_number = kind == "regression"
+    task = task_of(folder, manifest)
     rows = {
-        "task": str(kind),
-        **({"number": ", ".join(names)} if is_number else {"labels": f"{len(names):,}"}),
+        "task": task.name,
+        **task.label_facts(),
         "models": str(len(manifest.get("members", [])) or ""),
         "pooling": str(manifest.get("pooling", "")),
         "most tokens": str(manifest.get("max_seq_length", "")),
@@ -80,9 +78,8 @@ def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     ]
     if "imported" in manifest:
         sections += describe("imported", manifest["imported"])
-    sections += _scores(folder, kind, manifest.get("options", {}).get("metric", ""))
-    if not is_number:
-        sections += _labels(manifest)
+    sections += _scores(folder, task, manifest.get("options", {}).get("metric", ""))
+    sections += _labels(manifest)
     sections += _history(manifest)
     pictures = sorted(folder.glob("*.png"))
     sections += [Picture(path.stem.replace("_", " "), path) for path in pictures]
@@ -172,7 +169,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
 
 
-def _scores(folder: Path, kind: Kind, metric: str) -> list[Section]:
+def _scores(folder: Path, task: Task, metric: str) -> list[Section]:
     path = folder / "metrics.json"
     if not path.is_file():
         return []
@@ -183,7 +180,7 @@ def _scores(folder: Path, kind: Kind, metric: str) -> list[Section]:
     baselines = metrics.get("baselines", {})
     others = {
         "the model": metrics,
-        **{baseline_name(name, kind): scores for name, scores in baselines.items()},
+        **{task.baseline_names.get(name, name): scores for name, scores in baselines.items()},
         **metrics.get("members", {}),
     }
     found = [
@@ -232,7 +229,9 @@ def _write_score(value: object) -> str:
 
 def _labels(manifest: dict[str, Any]) -> list[Section]:
     classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
-    parts = [part for part in ("train", "dev", "test") if part in counts]
+    parts = [part for part in ("train", "dev", "test") if counts.get(part)]
+    if not parts:
+        return []
     rows = [
         [str(name), *(f"{counts[part].get(name, 0):,}" for part in parts)]
         for name in classes[:_MOST_CLASSES]

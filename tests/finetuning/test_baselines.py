@@ -12,13 +12,15 @@ from bertpre.finetuning.baselines import (
     is_small_enough,
     score_baselines,
 )
-from bertpre.finetuning.labelled import LabelledTable
-from bertpre.finetuning.labels import Labels
-from bertpre.finetuning.tasks import read_task
+from bertpre.finetuning.classification import Classification
+from bertpre.finetuning.multi_label import MultiLabel
+from bertpre.finetuning.plan import read_plan
+from bertpre.finetuning.regression import Regression
+from bertpre.finetuning.tables import LabelledTable
 
-CLASSES = Labels(kind="classification", names=("a", "b", "c"))
-NAMES = Labels(kind="multi-label", names=("a", "b"))
-NUMBERS = Labels(kind="regression", names=("value",))
+CLASSES = Classification(names=("a", "b", "c"))
+NAMES = MultiLabel(names=("a", "b"))
+NUMBERS = Regression(names=("value",))
 
 
 def table_of(*rows):
@@ -26,20 +28,20 @@ def table_of(*rows):
     return LabelledTable(name="t", texts=texts, labels=labels, lines=tuple(range(1, len(rows) + 1)))
 
 
-def task_of(folder, rows, dev=None, test=None, **options):
+def plan_of(folder, rows, dev=None, test=None, **options):
     paths = {}
     for name, lines in (("train", rows), ("dev", dev), ("test", test)):
         paths[name] = None if lines is None else folder / f"{name}.tsv"
         if lines is not None:
             paths[name].write_text("".join(f"{line}\n" for line in ["text\tlabel", *lines]))
     train = paths.pop("train")
-    return read_task(train, **paths, config=Finetune(**options), seed=0)
+    return read_plan(train, **paths, config=Finetune(**options), seed=0)
 
 
 def test_the_commonest_is_that_of_the_training_rows(tmp_path):
-    task = task_of(tmp_path, ["x\tb", "x\tb", "x\ta"], dev=["x\ta", "x\ta", "x\ta", "x\tb"])
+    plan = plan_of(tmp_path, ["x\tb", "x\tb", "x\ta"], dev=["x\ta", "x\ta", "x\ta", "x\tb"])
 
-    found = score_baselines(task, Finetune(baseline=False))
+    found = score_baselines(plan, Finetune(baseline=False))
 
     # F1 of b: 1 right of 4 predicted and 1 true = 0.4; of a: 0.
     assert found.keys() == {"majority"}
@@ -70,9 +72,9 @@ def test_the_commonest_number_is_the_mean():
 
 def test_the_bag_of_words_uses_words_of_one_character(tmp_path):
     rows = ["x the\t1", "y the\t0"] * 5
-    task = task_of(tmp_path, rows, dev=["the x\t1", "the y\t0", "x\t1"], test=rows)
+    plan = plan_of(tmp_path, rows, dev=["the x\t1", "the y\t0", "x\t1"], test=rows)
 
-    found = score_baselines(task, Finetune())["tfidf_linear"]
+    found = score_baselines(plan, Finetune())["tfidf_linear"]
 
     assert found["dev"]["accuracy"] == found["test"]["accuracy"] == 1.0
 
@@ -94,9 +96,9 @@ def test_the_bag_of_words_gives_the_same_each_time():
 def test_scripts_without_spaces_are_read_by_characters(tmp_path):
     good, bad = ("今天天气很好", "这本书好看"), ("今天天气很差", "这本书难看")
     rows = [f"{text}啊\t1" for text in good] + [f"{text}啊\t0" for text in bad]
-    task = task_of(tmp_path, rows * 3, dev=["他的字很好\t1", "他的字很差\t0"])
+    plan = plan_of(tmp_path, rows * 3, dev=["他的字很好\t1", "他的字很差\t0"])
 
-    assert score_baselines(task, Finetune())["tfidf_linear"]["dev"]["accuracy"] == 1.0
+    assert score_baselines(plan, Finetune())["tfidf_linear"]["dev"]["accuracy"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -129,25 +131,25 @@ def test_pairs_are_compared():
 
 def test_several_names_have_thresholds_of_their_own(tmp_path):
     rows = ["x the\tp,q", "y the\tp", "z the\tq", "w the\t"] * 9
-    task = task_of(tmp_path, rows, dev=rows, test=rows[:4])
+    plan = plan_of(tmp_path, rows, dev=rows, test=rows[:4])
 
-    found = score_baselines(task, Finetune())["tfidf_linear"]
+    found = score_baselines(plan, Finetune())["tfidf_linear"]
 
     assert found["test"]["micro_f1"] == found["dev"]["accuracy"] == 1.0
 
 
 def test_a_single_name_can_be_scored(tmp_path):
     rows = ["x the\tp", "y the\t"] * 9
-    task = task_of(tmp_path, rows, dev=rows, task="multi-label")
+    plan = plan_of(tmp_path, rows, dev=rows, task="multi-label")
 
-    assert score_baselines(task, Finetune())["tfidf_linear"]["dev"]["micro_f1"] == 1.0
+    assert score_baselines(plan, Finetune())["tfidf_linear"]["dev"]["micro_f1"] == 1.0
 
 
 def test_numbers_are_predicted_by_ridge_regression(tmp_path):
     rows = ["x the\t1.5", "y the\t2.5", "z the\t7.25"] * 9
-    task = task_of(tmp_path, rows, dev=rows, task="regression")
+    plan = plan_of(tmp_path, rows, dev=rows, task="regression")
 
-    found = score_baselines(task, Finetune())
+    found = score_baselines(plan, Finetune())
 
     assert found["tfidf_linear"]["dev"]["spearman"] == pytest.approx(1.0)
     assert found["majority"]["dev"]["pearson"] == 0.0
@@ -156,30 +158,30 @@ def test_numbers_are_predicted_by_ridge_regression(tmp_path):
 def test_with_folds_no_row_is_scored_by_what_saw_it(tmp_path):
     # Each text is one word of its own: what has not seen it cannot do better than the commonest.
     rows = [f"word{number}\t{'ab'[number % 2]}" for number in range(40)]
-    task = task_of(tmp_path, rows, test=rows, folds=4)
+    plan = plan_of(tmp_path, rows, test=rows, folds=4)
 
-    found = score_baselines(task, Finetune())["tfidf_linear"]
+    found = score_baselines(plan, Finetune())["tfidf_linear"]
 
     assert found["dev"]["accuracy"] <= 0.6
     assert found["test"]["accuracy"] == 1.0
 
 
 def test_a_fold_that_lacks_a_class_can_be_scored(tmp_path):
-    task = task_of(tmp_path, ["x\ta", "y\ta", "z\ta", "w\tb"], folds=2)
+    plan = plan_of(tmp_path, ["x\ta", "y\ta", "z\ta", "w\tb"], folds=2)
 
-    assert score_baselines(task, Finetune())["tfidf_linear"]["dev"]["accuracy"] >= 0.5
+    assert score_baselines(plan, Finetune())["tfidf_linear"]["dev"]["accuracy"] >= 0.5
 
 
 def test_a_baseline_is_for_tables_up_to_a_size_or_on_request(tmp_path, monkeypatch):
     table = table_of(("1234", "a"), ("5678", "b"))
-    task = task_of(tmp_path, ["1234\ta", "5678\tb"], dev=["1\ta"])
+    plan = plan_of(tmp_path, ["1234\ta", "5678\tb"], dev=["1\ta"])
 
     monkeypatch.setattr(baselines, "MOST_BASELINE_CHARACTERS", 8)
     assert is_small_enough(table)
     monkeypatch.setattr(baselines, "MOST_BASELINE_CHARACTERS", 7)
     assert not is_small_enough(table)
-    assert score_baselines(task, Finetune()).keys() == {"majority"}
-    assert score_baselines(task, Finetune(baseline=True)).keys() == {"majority", "tfidf_linear"}
+    assert score_baselines(plan, Finetune()).keys() == {"majority"}
+    assert score_baselines(plan, Finetune(baseline=True)).keys() == {"majority", "tfidf_linear"}
     monkeypatch.undo()
     monkeypatch.setattr(baselines, "MOST_BASELINE_ROWS", 1)
     assert not is_small_enough(table)

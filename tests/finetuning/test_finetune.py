@@ -20,15 +20,15 @@ from bertpre.errors import (
     TokenizerError,
     TrainingError,
 )
-from bertpre.finetuning.classifier import (
-    default_learning_rate,
-    pick_training_precision,
-    read_start,
-)
+from bertpre.finetuning import running
 from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
-from bertpre.finetuning.results import MemberStart, Progress
-from bertpre.finetuning.scores import EpochReport
+from bertpre.finetuning.results import EpochReport, MemberStart, Progress
+from bertpre.finetuning.start import (
+    default_learning_rate,
+    place_training,
+    read_start,
+)
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 
@@ -344,9 +344,10 @@ def test_the_learning_rate_follows_the_width(hidden_size, rate):
 
 def test_fp16_is_for_pretraining_alone(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
+    monkeypatch.setattr(running, "pick_device", lambda name: torch.device("cuda"))
 
-    assert pick_training_precision("auto", torch.device("cuda")) == "fp32"
-    assert pick_training_precision("bf16", torch.device("cuda")) == "bf16"
+    assert place_training(Finetune(precision="auto")).precision == "fp32"
+    assert place_training(Finetune(precision="bf16")).precision == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -455,5 +456,5 @@ def test_the_first_loss_is_that_of_chance(tmp_path, tiny_checkpoint, tables, rec
         config=dataclasses.replace(recipe, num_epochs=1, learning_rate=1e-9),
     )
 
-    chance = math.log(len(result.labels.names))
+    chance = math.log(len(result.task.names))
     assert result.members[0].history[0].train_loss == pytest.approx(chance, rel=0.05)

@@ -12,12 +12,14 @@ from bertpre.artefacts import check_files, read_manifest
 from bertpre.config.schema import Finetune
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.finetune import finetune
-from bertpre.finetuning.inference import Classifier, run_model
 from bertpre.finetuning.results import MemberStart
+from bertpre.finetuning.running import Placement, Run, load_finetuned, run_model
 from bertpre.inference.predict import predict
 
 SUBJECTS = ("the cat", "a dog", "our teacher")
 VERBS = ("sees", "follows", "likes", "paints")
+
+CPU = Placement(torch.device("cpu"), "fp32")
 
 
 def write(path, header, rows):
@@ -185,8 +187,8 @@ def test_transformers_loads_every_kind_and_gives_the_same_logits(request, kind, 
     with torch.no_grad():
         expected = theirs(**inputs).logits.numpy()
 
-    ours = Classifier.load(folder, device=torch.device("cpu"), precision="fp32")
-    found = ours.logits(ours.encoder.texts(texts, seconds))
+    ours = load_finetuned(folder, CPU.device)
+    found = run_model(Run(ours.model, ours.encoder.texts(texts, seconds)), placement=CPU)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)  # sums in another order
     assert theirs.config.problem_type == (
         "multi_label_classification" if kind == "names" else "regression"
@@ -203,18 +205,16 @@ def test_windows_are_averaged(tmp_path, tiny_checkpoint, tables, recipe):
     counts = read_manifest(tmp_path / "model", "model")["counts"]["train"]
     assert counts["windowed_rows"] > 0
     assert counts["truncated_rows"] == 0
-    ours = Classifier.load(tmp_path / "model", device=torch.device("cpu"), precision="fp32")
+    ours = load_finetuned(tmp_path / "model", CPU.device)
     texts = ["the cat sees the river near the harbour.", "a dog"]
     encoded = ours.encoder.texts(texts)
     assert encoded.first_of_row[1] > 2
-    found = ours.logits(encoded)
+    found = run_model(Run(ours.model, encoded), placement=CPU)
+    alone = dataclasses.replace(encoded, first_of_row=np.arange(len(encoded.starts)))
     each = [
-        run_model(
-            ours.model, dataclasses.replace(encoded, first_of_row=np.arange(len(encoded.starts))),
-            np.array([number]), device=ours.device, precision="fp32",
-        )[0]
+        run_model(Run(ours.model, alone), np.array([number]), placement=CPU)[0]
         for number in range(encoded.first_of_row[-1])
-    ]  # fmt: skip
+    ]
     split = int(encoded.first_of_row[1])
     np.testing.assert_allclose(found[0], np.mean(each[:split], axis=0), atol=1e-5)
     np.testing.assert_allclose(found[1], np.mean(each[split:], axis=0), atol=1e-5)
@@ -308,7 +308,7 @@ def test_seeds_are_told_one_by_one_and_averaged(tmp_path, tiny_checkpoint, table
     ]  # fmt: skip
     first, second = result.members
     np.testing.assert_allclose(
-        result.readings["dev"], (first.readings["dev"] + second.readings["dev"]) / 2
+        result.outputs["dev"], (first.outputs["dev"] + second.outputs["dev"]) / 2
     )
     assert first.scores["dev"]["loss"] != second.scores["dev"]["loss"]
     mean, spread = result.spread()["dev"]["loss"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bertpre.finetuning.pictures import draw_curves, draw_numbers
-from bertpre.finetuning.scores import EpochReport
+from bertpre.finetuning.results import EpochReport
 
 HISTORY = [
     EpochReport(epoch, 1 / epoch, {"accuracy": 1 - 0.5 / epoch, "loss": 0.9}) for epoch in (1, 2, 3)

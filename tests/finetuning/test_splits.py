@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bertpre.finetuning.splits import hold_out, make_folds
+from bertpre.finetuning.plan import hold_out, make_folds
 
 
 def strata_of(*counts):

@@ -15,8 +15,9 @@ from bertpre.artefacts import read_manifest
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError, DataFormatError
 from bertpre.finetuning.finetune import finetune
-from bertpre.finetuning.inference import Classifier
-from bertpre.inference import predict as predict_module
+from bertpre.finetuning.running import Placement, Run, load_finetuned, run_model
+from bertpre.finetuning.tasks import task_of
+from bertpre.inference import tables as tables_module
 from bertpre.inference.predict import PredictReport, predict
 
 FP32 = Finetune(device="cpu", precision="fp32")
@@ -26,9 +27,27 @@ def rows_of(path):
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+CPU = Placement(torch.device("cpu"), "fp32")
+
+
+class Classifier:
+    """A model folder, loaded."""
+
+    def __init__(self, folder):
+        self.task = task_of(folder, read_manifest(folder, "model"))
+        found = load_finetuned(folder, CPU.device)
+        self.model, self.encoder = found.model, found.encoder
+
+    def logits(self, texts):
+        return run_model(Run(self.model, texts), placement=CPU)
+
+    def outputs(self, texts):
+        return self.task.predict([Run(self.model, texts)], placement=CPU)
+
+
 @pytest.fixture(scope="module")
 def classifier(tiny_model):
-    return Classifier.load(tiny_model, device=torch.device("cpu"), precision="fp32")
+    return Classifier(tiny_model)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +97,7 @@ def test_odd_rows_are_rows(tmp_path, tiny_model, classifier):
         num_rows=len(texts), num_models=1, num_truncated=1, num_windowed=0, num_empty=3,
         num_skipped=0,
     )  # fmt: skip
-    expected = classifier.readings(classifier.encoder.texts(texts))
+    expected = classifier.outputs(classifier.encoder.texts(texts))
     shares = np.array([row[1:] for row in found], dtype=float)
     np.testing.assert_allclose(shares, expected, atol=2e-6)  # six places are shown
     assert found[0] == found[1] == found[7]  # [CLS] [SEP]
@@ -89,8 +108,8 @@ def test_chunks_and_batches_do_not_show(tmp_path, tiny_model, tables, monkeypatc
     done = []
 
     predict(tiny_model, tables / "train.tsv", output=outputs[0], config=FP32)
-    monkeypatch.setattr(predict_module, "_CHUNK_ROWS", 7)
-    monkeypatch.setattr(predict_module, "_FIRST_ROWS", 3)
+    monkeypatch.setattr(tables_module, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(tables_module, "_FIRST_ROWS", 3)
     predict(tiny_model, tables / "train.tsv", output=outputs[1], config=FP32, on_rows=done.append)
 
     one, many = (rows_of(path)[1:] for path in outputs)
@@ -129,8 +148,8 @@ def test_a_table_without_rows_is_an_error(tmp_path, tiny_model, content):
 def test_a_fault_deep_in_the_table_leaves_nothing(tmp_path, tiny_model, monkeypatch):
     table = tmp_path / "in.tsv"
     table.write_bytes(b"text\n" + b"the cat\n" * 40 + b"bad \xff byte\n")
-    monkeypatch.setattr(predict_module, "_CHUNK_ROWS", 8)
-    monkeypatch.setattr(predict_module, "_FIRST_ROWS", 8)
+    monkeypatch.setattr(tables_module, "_CHUNK_ROWS", 8)
+    monkeypatch.setattr(tables_module, "_FIRST_ROWS", 8)
 
     with pytest.raises(CorpusError, match=r"in.tsv: line 42, byte 5"):
         predict(tiny_model, table, output=tmp_path / "out.tsv")
@@ -237,7 +256,7 @@ def test_a_table_of_unreadable_rows_alone_has_empty_predictions(tmp_path, tiny_m
 
 def test_huge_cells_make_small_chunks(tmp_path, tiny_model, tables, monkeypatch):
     done = []
-    monkeypatch.setattr(predict_module, "_CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(tables_module, "_CHUNK_CHARACTERS", 100)
 
     predict(
         tiny_model, tables / "dev.tsv", output=tmp_path / "out.tsv", config=FP32,
@@ -272,7 +291,7 @@ def test_transformers_loads_the_folder_and_gives_the_same_logits(tiny_model, cla
     found = classifier.logits(classifier.encoder.texts(texts))
     # fp32 sums in another order.
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    names = classifier.labels.names
+    names = classifier.task.names
     assert tuple(theirs.config.id2label[i] for i in range(len(names))) == names
     assert theirs.config.problem_type == "single_label_classification"
 
@@ -280,9 +299,9 @@ def test_transformers_loads_the_folder_and_gives_the_same_logits(tiny_model, cla
 def test_probabilities_do_not_depend_on_the_company(classifier):
     texts = ["the cat sees the river.", "a dog", "", "our teacher " * 20]
 
-    together = classifier.readings(classifier.encoder.texts(texts))
+    together = classifier.outputs(classifier.encoder.texts(texts))
 
     for text, expected in zip(texts, together, strict=True):
-        alone = classifier.readings(classifier.encoder.texts([text]))
+        alone = classifier.outputs(classifier.encoder.texts([text]))
         np.testing.assert_allclose(alone[0], expected, atol=1e-5)  # fp32 sums in another order
         assert math.isclose(expected.sum(), 1, abs_tol=1e-9)

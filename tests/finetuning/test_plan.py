@@ -4,7 +4,7 @@ import pytest
 
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.finetuning.tasks import read_task
+from bertpre.finetuning.plan import read_plan
 
 
 def write(folder, name, *rows):
@@ -14,7 +14,7 @@ def write(folder, name, *rows):
 
 
 def read(train, dev=None, test=None, seed=0, **options):
-    return read_task(train, dev=dev, test=test, config=Finetune(**options), seed=seed)
+    return read_plan(train, dev=dev, test=test, config=Finetune(**options), seed=seed)
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def test_classes_come_from_the_training_table_alone(tmp_path):
     train = write(tmp_path, "train.tsv", "a\t3", "b\t1", "c\t2")
     dev = write(tmp_path, "dev.tsv", "a\t2")
 
-    task = read(train, dev=dev)
+    plan = read(train, dev=dev)
 
-    assert task.labels.names == ("1", "2", "3")
-    assert (task.scored_rows().labels, task.test) == (("2",), None)
-    assert list(task.tables()) == ["train", "dev"]
-    (member,) = task.members
+    assert plan.task.names == ("1", "2", "3")
+    assert (plan.scored_tables()["dev"].labels, plan.test) == (("2",), None)
+    assert list(plan.tables()) == ["train", "dev"]
+    (member,) = plan.members
     assert (member.train_rows.tolist(), member.dev_rows) == ([0, 1, 2], None)
 
 
@@ -45,12 +45,12 @@ def test_every_table_is_checked_against_the_training_labels(tmp_path, part):
 
 
 def test_without_dev_rows_of_the_training_table_are_held_out(forty):
-    task = read(forty, dev_fraction=0.25)
+    plan = read(forty, dev_fraction=0.25)
 
-    (member,) = task.members
+    (member,) = plan.members
     assert (len(member.train_rows), len(member.dev_rows)) == (30, 10)
-    assert len(task.scored_rows()) == 10
-    assert task.scored_rows().labels.count("1") == 5
+    assert len(plan.scored_tables()["dev"]) == 10
+    assert plan.scored_tables()["dev"].labels.count("1") == 5
 
 
 def test_seeds_share_one_split(forty):
@@ -61,11 +61,11 @@ def test_seeds_share_one_split(forty):
 
 
 def test_folds_are_named_and_score_all_rows(forty):
-    task = read(forty, folds=4)
+    plan = read(forty, folds=4)
 
-    assert [member.name for member in task.members] == ["fold-1", "fold-2", "fold-3", "fold-4"]
-    assert sorted(row for member in task.members for row in member.dev_rows) == list(range(40))
-    assert len(task.scored_rows()) == 40
+    assert [member.name for member in plan.members] == ["fold-1", "fold-2", "fold-3", "fold-4"]
+    assert sorted(row for member in plan.members for row in member.dev_rows) == list(range(40))
+    assert len(plan.scored_tables()["dev"]) == 40
 
 
 def test_folds_of_several_seeds_are_all_of_their_products(forty):
@@ -99,9 +99,9 @@ def test_classes_that_some_folds_cannot_score_are_named(tmp_path, caplog):
 def test_a_class_of_one_row_is_trained_on_and_named(tmp_path, caplog):
     train = write(tmp_path, "train.tsv", "a\t0", "b\t0", "c\t1", "d\t1", "e\trare")
 
-    task = read(train, dev_fraction=0.5)
+    plan = read(train, dev_fraction=0.5)
 
-    assert 4 in task.members[0].train_rows
+    assert 4 in plan.members[0].train_rows
     assert "train.tsv: classes of one row (1), which are trained on and never held out: 'rare'" in (
         caplog.text
     )

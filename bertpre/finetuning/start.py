@@ -1,11 +1,11 @@
-"""From a checkpoint to classifiers to be trained."""
+"""From a checkpoint to models to be trained."""
 
 import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -19,11 +19,14 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.batches import Encoder
+from bertpre.finetuning.loop import default_num_epochs
+from bertpre.finetuning.plan import Plan
+from bertpre.finetuning.running import Placement, place_inference
+from bertpre.finetuning.task import Task
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForSequenceClassification, Pooling
-from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+from bertpre.model.weights import ModelFolder, load_hugging_face, read_model_config, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
-from bertpre.training.device import Precision, PrecisionName, pick_precision
 from bertpre.training.run_folder import read_model_manifest
 
 log = logging.getLogger(__name__)
@@ -33,12 +36,12 @@ log = logging.getLogger(__name__)
 # that help a narrow model there make one that starts from scratch on few rows worse.
 _FRESH_STD = 0.02
 _SHORTEST_PAIR = 5
-_PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
+PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """What a checkpoint gives to the classifiers that start from it.
+    """What a checkpoint gives to the models that start from it.
 
     Args:
         source: the folder.
@@ -60,27 +63,35 @@ class Start:
     pooling: Pooling
     fingerprint: str
 
+    def resolve(self, config: Finetune, plan: Plan) -> Finetune:
+        """Fill in what the options leave to the checkpoint and the tables."""
+        num_rows = len(plan.members[0].train_rows)
+        resolved: Finetune = dataclasses.replace(
+            cast(Any, config),
+            task=plan.task.name,
+            metric=plan.metric,
+            learning_rate=config.learning_rate or default_learning_rate(self.shape.hidden_size),
+            num_epochs=config.num_epochs or default_num_epochs(num_rows, config.batch_size),
+            max_seq_length=self.encoder.max_seq_length,
+            pooling=self.pooling,
+        )
+        return resolved
+
     def build(
-        self, *, num_outputs: int, seed: int, is_told: bool = True
+        self, task: Task, *, seed: int, level: int = logging.INFO
     ) -> BertForSequenceClassification:
-        """Build a classifier, on the CPU.
+        """Build a model with a new head, on the CPU.
 
         Args:
-            num_outputs: of the new head.
+            task: what its outputs stand for.
             seed: decides the weights that do not come from the checkpoint.
-            is_told: whether to log which weights these are.
+            level: of the log message that says which weights these are.
 
         Raises:
             CheckpointError: the weights do not fit the shape.
         """
-        model = BertForSequenceClassification(
-            self.shape,
-            vocab_size=self.vocab_size,
-            num_labels=num_outputs,
-            pooling=self.pooling,
-        )
+        model = task.build_model(self.shape, vocab_size=self.vocab_size, pooling=self.pooling)
         initialize(model, _FRESH_STD, torch.Generator().manual_seed(derive(seed, "init")))
-        level = logging.INFO if is_told else logging.DEBUG
         if not self.weights:
             log.log(
                 level,
@@ -101,7 +112,7 @@ class Start:
 
 
 def read_start(folder: Path, *, config: Finetune) -> Start:
-    """Read what classifiers start from.
+    """Read what fine-tuning starts from.
 
     Args:
         folder: a checkpoint, a fine-tuned model (its head is dropped), or a Hugging Face BERT.
@@ -112,10 +123,7 @@ def read_start(folder: Path, *, config: Finetune) -> Start:
         ConfigError: a longer sequence is asked for than the encoder has positions, or one too
             short for a pair.
     """
-    facts = read_facts(folder)
-    shape = read_model_config(folder)
-    tokenizer = Tokenizer.load(folder)
-    check_vocabulary(folder, tokenizer, shape.vocab_size)
+    facts, shape, tokenizer = read_checkpoint(folder)
     weights = {} if config.from_scratch else read_weights(folder)
     # Another task's head has other classes, or the same in another order.
     unused = [name for name in weights if name.startswith("classifier.")]
@@ -149,28 +157,48 @@ def read_start(folder: Path, *, config: Finetune) -> Start:
     )
 
 
-def check_vocabulary(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
-    """Compare a tokenizer with the rows of the word embedding beside it.
+class Checkpoint(NamedTuple):
+    """What a model folder says of itself, without its weights.
+
+    Attributes:
+        facts: its manifest; empty if it has none, as other libraries' folders.
+        shape: of the model.
+        tokenizer: beside it.
+    """
+
+    facts: dict[str, Any]
+    shape: ModelFolder
+    tokenizer: Tokenizer
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read and check what a checkpoint, a fine-tuned model or a Hugging Face BERT is.
 
     Raises:
-        CheckpointError: the tokenizer has more entries. Fewer are fine: other libraries pad.
+        DataFormatError: the folder is of another kind, or a file is not what the manifest says.
+        CheckpointError: the tokenizer has more entries than the model has rows of the word
+            embedding. Fewer are fine: other libraries pad.
     """
-    if tokenizer.vocab_size > rows:
+    facts = read_model_manifest(folder) if (folder / MANIFEST).is_file() else {}
+    shape = read_model_config(folder)
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.vocab_size > shape.vocab_size:
         raise CheckpointError(
             f"{folder}: its vocabulary has {tokenizer.vocab_size:,} entries, "
-            f"its model only {rows:,}",
+            f"its model only {shape.vocab_size:,}",
             "copy the tokenizer files that the model was trained with into the folder",
         )
+    return Checkpoint(facts, shape, tokenizer)
 
 
-def pick_training_precision(name: PrecisionName, device: torch.device) -> Precision:
-    """Choose the precision of training; see `bertpre.training.device.pick_precision`.
+def place_training(config: Finetune) -> Placement:
+    """Choose device and precision of a training; see `bertpre.training.device.pick_precision`.
 
     Where only fp16 is faster than fp32, fp32 it is: fp16 needs a loss that is scaled to its range,
     which is not worth its care in a training of minutes.
     """
-    found = pick_precision(name, device)
-    return "fp32" if found == "fp16" else found
+    placement = place_inference(config.device, config.precision)
+    return placement._replace(precision="fp32") if placement.precision == "fp16" else placement
 
 
 def default_learning_rate(hidden_size: int) -> float:
@@ -180,17 +208,6 @@ def default_learning_rate(hidden_size: int) -> float:
     class. Source: measured on 128, 256; Devlin et al. 2018, appendix A.3 for 768.
     """
     return min(3e-5 * (768 / hidden_size) ** 2, 1e-3)
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """Read what a folder's manifest says; nothing if it has none, as other libraries' folders.
-
-    Raises:
-        DataFormatError: the folder is of another kind, or a file is not what the manifest says.
-    """
-    if not (folder / MANIFEST).is_file():
-        return {}
-    return read_model_manifest(folder)
 
 
 def _fingerprint(folder: Path) -> str:
@@ -226,7 +243,7 @@ def _has_trained_pooler(weights: Mapping[str, torch.Tensor]) -> bool:
 
 
 def _pick_length(config: Finetune, facts: dict[str, Any], num_positions: int) -> int:
-    seen = facts.get("max_seq_length", min(_PLAIN_LENGTH, num_positions))
+    seen = facts.get("max_seq_length", min(PLAIN_LENGTH, num_positions))
     asked = config.max_seq_length
     if asked is None:
         return int(seen)

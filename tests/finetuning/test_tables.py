@@ -9,8 +9,9 @@ import pytest
 from bertpre.config.schema import Finetune
 from bertpre.corpus.files import STDIN
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.finetuning.labelled import read_table, read_texts, read_train_table
-from bertpre.finetuning.labels import Labels
+from bertpre.finetuning.classification import Classification
+from bertpre.finetuning.multi_label import split_names
+from bertpre.finetuning.tables import read_table, read_texts, read_train_table
 
 CONFIG = Finetune()
 SKIP = Finetune(on_bad_rows="skip")
@@ -222,7 +223,7 @@ def test_a_list_of_labels_in_jsonl_is_several_names(tmp_path):
 
     table, labels, _ = read_train_table(path, Finetune(task="multi-label"))
 
-    assert (labels.kind, labels.names) == ("multi-label", ("3", "calm", "joy"))
+    assert (labels.name, labels.names) == ("multi-label", ("3", "calm", "joy"))
     assert table.labels == ("joy,calm", "", "3", "joy", "calm")
 
 
@@ -243,7 +244,7 @@ def test_labels_in_parquet_are_what_they_would_be_as_text(tmp_path, labels, kind
 
     found = read_train_table(path, CONFIG)[1]
 
-    assert (found.kind, found.names) == (kind, names)
+    assert (found.name, found.names) == (kind, names)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ def test_the_task_is_found_or_told(tmp_path, task, kind, reason):
 
     _, labels, found_reason = read_train_table(path, Finetune(task=task))
 
-    assert (labels.kind, found_reason) == (kind, reason)
+    assert (labels.name, found_reason) == (kind, reason)
 
 
 @pytest.mark.parametrize(
@@ -297,10 +298,10 @@ def test_labels_that_are_no_numbers_are_bad_rows_of_a_regression(tmp_path):
 
 def test_labels_that_training_lacks_are_named_with_their_rows(tmp_path):
     other = write(tmp_path, "other.tsv", "a\t0", "b\t2", "c\t1.0", "d\t2")
-    labels = Labels(kind="classification", names=("0", "1"))
+    task = Classification(names=("0", "1"))
 
     with pytest.raises(CorpusError) as caught:
-        read_table(other, CONFIG, labels, train_name="train.tsv")
+        read_table(other, CONFIG, task, train_name="train.tsv")
 
     assert caught.value.message == (
         f"{other}: labels that train.tsv does not have: '1.0', '2' on 3 lines: 3, 4, 5; "
@@ -311,9 +312,9 @@ def test_labels_that_training_lacks_are_named_with_their_rows(tmp_path):
 
 def test_labels_that_training_lacks_are_left_out_on_request(tmp_path, caplog):
     other = write(tmp_path, "other.tsv", "a\t0", "b\t2", "\t1", "d\t1")
-    labels = Labels(kind="classification", names=("0", "1"))
+    task = Classification(names=("0", "1"))
 
-    table = read_table(other, SKIP, labels, train_name="train.tsv")
+    table = read_table(other, SKIP, task, train_name="train.tsv")
 
     assert (table.texts, table.num_skipped) == (("a", "d"), 2)
     assert "labels that train.tsv does not have: '2' on line 3: left out" in caplog.text
@@ -348,8 +349,12 @@ def test_lists_are_several_names_whatever_they_hold(tmp_path, others):
 
     table, found, reason = read_train_table(path, Finetune())
 
-    assert (found.kind, reason) == ("multi-label", "lists of names")
-    assert [found.split(cell) for cell in table.labels[:3]] == [["a"], ["b", "d"], []]
+    assert (found.name, reason) == ("multi-label", "lists of names")
+    assert [split_names(cell, found.separator) for cell in table.labels[:3]] == [
+        ["a"],
+        ["b", "d"],
+        [],
+    ]
 
 
 def test_decimal_commas_are_named_as_what_they_may_be(tmp_path, caplog):
@@ -357,5 +362,5 @@ def test_decimal_commas_are_named_as_what_they_may_be(tmp_path, caplog):
 
     _, labels, _ = read_train_table(write(tmp_path, "t.tsv", *rows), Finetune())
 
-    assert labels.kind == "classification"
+    assert labels.name == "classification"
     assert "if they are numbers, write points for the commas" in caplog.text

@@ -5,14 +5,12 @@ No torch: a wrong table is reported before the seconds that importing it takes.
 
 import dataclasses
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bertpre.config.reading import TableOptions
 from bertpre.config.schema import Finetune
@@ -20,20 +18,12 @@ from bertpre.corpus.files import STDIN, Decoding
 from bertpre.corpus.row_error import RowError
 from bertpre.corpus.tables import Row, read_rows, table_format
 from bertpre.errors import ConfigError, CorpusError
-from bertpre.finetuning.labels import (
-    Kind,
-    Labels,
-    cell_fault,
-    find_kind,
-    make_labels,
-    name_lines,
-    name_some,
-    sort_labels,
-)
+from bertpre.finetuning.labels import name_lines, name_some, sort_labels
+from bertpre.finetuning.task import Rows, Task
+from bertpre.finetuning.tasks import find_task, task_class
 
 log = logging.getLogger(__name__)
 
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _MOST_PROBLEMS = 5  # kinds of them, in one message
 
 
@@ -72,7 +62,7 @@ class LabelledTable:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def take(self, rows: npt.NDArray[np.int64]) -> "LabelledTable":
+    def take(self, rows: Rows) -> "LabelledTable":
         """Give some of the rows, in the order asked for."""
 
         def some(cells: Sequence[str]) -> tuple[str, ...]:
@@ -88,56 +78,32 @@ class LabelledTable:
         )
 
 
-def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable, Labels, str]:
+def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable, Task, str]:
     """Read the table to learn from, and find out what its labels mean.
 
     Returns:
-        The table, its labels, and the reason for their kind, for people.
+        The table, its task, and the reason for it, for people.
 
     Raises:
         ConfigError: two of the columns are one.
-        CorpusError: see `read_table`; or too few labels, see `make_labels`.
+        CorpusError: see `read_table`; or nothing can be learnt from the labels.
     """
     table, faults = _read(path, config)
-    kind: Kind
     if config.task == "auto":
-        kind, reason = find_kind(table.labels, separator=config.label_separator)
-        several = [cell for cell in table.labels if config.label_separator in cell]
-        if kind == "classification" and several:
-            ways_out = "if they are several names, pass --task multi-label"
-            if all(_DECIMAL_COMMA.fullmatch(cell) for cell in several):
-                ways_out = "if they are numbers, write points for the commas"
-            log.warning(
-                "%s: labels with %r in them, such as %r, are taken for the names of one class "
-                "each; %s, else --task classification, which is what was taken",
-                table.name,
-                config.label_separator,
-                min(several),
-                ways_out,
-            )
+        kind, reason = find_task(table.labels, separator=config.label_separator)
     else:
-        kind, reason = config.task, "as --task says"
+        kind, reason = task_class(config.task), "as --task says"
     table = _without_faults(table, faults, kind, config)
-    value_name = config.label_column if isinstance(config.label_column, str) else "value"
-    labels = make_labels(
-        table.labels,
-        kind=kind,
-        separator=config.label_separator,
-        value_name=value_name,
-        table=table.name,
-    )
-    return table, labels, reason
+    return table, kind.learn(table.labels, config=config, table=table.name), reason
 
 
-def read_table(
-    path: str | Path, config: Finetune, labels: Labels, *, train_name: str
-) -> LabelledTable:
+def read_table(path: str | Path, config: Finetune, task: Task, *, train_name: str) -> LabelledTable:
     """Read a table to score.
 
     Args:
         path: TSV, CSV, JSON lines or parquet.
         config: how it is read.
-        labels: those of the training table.
+        task: that of the training table.
         train_name: that table, for messages.
 
     Raises:
@@ -145,8 +111,8 @@ def read_table(
             which are not to be skipped; or it has labels that training does not know.
     """
     table, faults = _read(path, config)
-    table = _without_faults(table, faults, labels.kind, config)
-    unknown = labels.unknown(table.labels)
+    table = _without_faults(table, faults, type(task), config)
+    unknown = task.unknown(table.labels)
     bad = [line for line, names in zip(table.lines, unknown, strict=True) if names]
     if not bad:
         return table
@@ -160,7 +126,7 @@ def read_table(
         kept = np.array([row for row, names in enumerate(unknown) if not names])
         return _skipping(table, kept, len(bad))
     raise CorpusError(
-        f"{problem}; expected one of {name_some([repr(name) for name in labels.names])}",
+        f"{problem}; expected one of {name_some([repr(name) for name in task.names])}",
         "train on a table that has every class, or remove these rows, or leave them out with "
         "--on-bad-rows skip",
     )
@@ -277,7 +243,7 @@ def _rows(
 
 
 def _without_faults(
-    table: LabelledTable, faults: Sequence[Fault], kind: Kind, config: Finetune
+    table: LabelledTable, faults: Sequence[Fault], task: type[Task], config: Finetune
 ) -> LabelledTable:
     """Leave bad rows out if that is wanted, or refuse the table with all of them named."""
     faults = list(faults)
@@ -285,7 +251,7 @@ def _without_faults(
     for row, (text, cell, line) in enumerate(
         zip(table.texts, table.labels, table.lines, strict=True)
     ):
-        problems = [cell_fault(cell, kind, config.label_separator)]
+        problems = [task.cell_fault(cell, separator=config.label_separator)]
         if table.pairs is None:
             problems.append("the text is empty" if not text.strip() else None)
         elif not text.strip() and not table.pairs[row].strip():
@@ -303,9 +269,7 @@ def _without_faults(
             "mend or remove these rows, leave them out with --on-bad-rows skip, or name other "
             "columns with --text-column, --label-column"
         )
-        if kind == "regression":
-            hint += "; or, if the labels name classes, pass --task classification"
-        raise CorpusError(message, hint)
+        raise CorpusError(message, "; ".join(filter(None, (hint, task.fault_hint))))
     log.warning("%d of %d rows left out: %s", num_bad, total, message)
     return _skipping(table, np.flatnonzero(~is_bad), num_bad)
 
@@ -321,5 +285,5 @@ def _tell(name: str, faults: Iterable[Fault]) -> str:
     return message
 
 
-def _skipping(table: LabelledTable, kept: npt.NDArray[np.int64], num_skipped: int) -> LabelledTable:
+def _skipping(table: LabelledTable, kept: Rows, num_skipped: int) -> LabelledTable:
     return dataclasses.replace(table.take(kept), num_skipped=table.num_skipped + num_skipped)

@@ -5,20 +5,29 @@ import logging
 import numpy as np
 import pytest
 
+from bertpre.config.schema import Finetune
 from bertpre.errors import CorpusError, DataFormatError
-from bertpre.finetuning.labels import (
-    Labels,
-    cell_fault,
-    find_kind,
-    labels_of,
-    make_labels,
-    member_folders,
-    sort_labels,
-)
+from bertpre.finetuning.labels import sort_labels
+from bertpre.finetuning.multi_label import MultiLabel
+from bertpre.finetuning.regression import Regression
+from bertpre.finetuning.tasks import TASKS, find_task, member_folders, task_class, task_of
 
 
 def make(*cells, kind="classification"):
-    return make_labels(cells, kind=kind, separator=",", value_name="score", table="t.tsv")
+    config = Finetune(task=kind, label_column="score")
+    return task_class(kind).learn(cells, config=config, table="t.tsv")
+
+
+def find_kind(cells, *, separator):
+    task, reason = find_task(cells, separator=separator)
+    return task.name, reason
+
+
+def test_the_schema_and_the_table_of_tasks_name_the_same():
+    annotation = Finetune.__annotations__["task"]
+
+    assert set(annotation.__args__) == {"auto", *TASKS}
+    assert all(task_class(name).name == name for name in TASKS)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,7 @@ def test_the_reason_for_a_kind_is_in_words():
     ],
 )  # fmt: skip
 def test_a_cell_is_judged_by_its_kind(cell, kind, fault):
-    assert cell_fault(cell, kind, ",") == fault
+    assert task_class(kind).cell_fault(cell, separator=",") == fault
 
 
 def test_classes_become_numbers():
@@ -152,8 +161,8 @@ def test_plain_labels_give_no_warning(caplog):
 
 
 def test_strata_are_classes_rarest_names_or_tenths():
-    names = Labels(kind="multi-label", names=("a", "b", "c"))
-    numbers = Labels(kind="regression", names=("value",))
+    names = MultiLabel(names=("a", "b", "c"))
+    numbers = Regression(names=("value",))
 
     assert make("b", "a").strata(["b", "a", "b"]).tolist() == [1, 0, 1]
     assert names.strata(["a", "a,b", "", "a,b,c", "a"]).tolist() == [1, 2, 0, 3, 1]
@@ -169,12 +178,15 @@ def test_a_model_folder_says_what_its_outputs_are(tmp_path):
         "options": {"label_separator": "|"},
     }
 
-    assert labels_of(tmp_path, manifest) == Labels(
-        kind="multi-label", names=("a", "b"), separator="|"
-    )
+    assert task_of(tmp_path, manifest) == MultiLabel(names=("a", "b"), separator="|")
     assert member_folders(tmp_path, manifest) == [tmp_path]
     assert member_folders(tmp_path, {"members": ["seed-0"]}) == [tmp_path / "seed-0"]
     with pytest.raises(
         DataFormatError, match=r"an older bertpre wrote this model.*fine-tune it ag"
     ):
-        labels_of(tmp_path, {"classes": ["a", "b"]})
+        task_of(tmp_path, {"classes": ["a", "b"]})
+
+
+def test_a_task_that_does_not_exist_is_refused_by_name(tmp_path):
+    with pytest.raises(DataFormatError, match=r"task 'classificauion' .*expected one of classifi"):
+        task_of(tmp_path, {"task": "classificauion", "classes": ["a", "b"], "options": {}})

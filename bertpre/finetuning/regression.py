@@ -1,0 +1,222 @@
+"""The task regression: a row has a number."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.config.schema import Finetune
+from bertpre.corpus.row_error import ListCell, shorten
+from bertpre.errors import CorpusError
+from bertpre.finetuning.labels import count_rows, is_real, name_some_quoted
+from bertpre.finetuning.task import Objective, Outputs, Rows, Scores, Targets, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+# More values than this with fractions among them are measurements rather than names of classes,
+# also where a few cells are at fault.
+_MOST_FRACTIONS = 20
+_FEWEST_NUMBERS = 0.8
+# Beyond, squares of single-precision numbers overflow.
+_LARGEST = 1e18
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Regression(Task):
+    """A number a row. Outputs and targets are (rows, 1).
+
+    Args:
+        names: what the number is called, alone.
+    """
+
+    name: ClassVar[str] = "regression"
+    metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson", "loss")
+    columns: ClassVar[Mapping[str, str]] = {
+        "spearman": "Spearman",
+        "pearson": "Pearson",
+        "rmse": "RMSE",
+    }
+    baseline_names: ClassVar[Mapping[str, str]] = {
+        **Task.baseline_names,
+        "majority": "always the mean",
+    }
+    unused_options: ClassVar[Mapping[str, object]] = {
+        "label_smoothing": 0.0,
+        "class_weights": "none",
+        "focal_gamma": 0.0,
+    }
+    unused_reason: ClassVar[tuple[str, str]] = (
+        "is for classes, but the labels are numbers to be predicted",
+        "leave it out; or, if the numbers name classes, pass --task classification",
+    )
+    fault_hint: ClassVar[str] = "or, if the labels name classes, pass --task classification"
+    problem_type: ClassVar[str] = "regression"
+
+    @classmethod
+    def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
+        """Tell why cells look like measurements: many values, some with fractions."""
+        if any(isinstance(cell, ListCell) for cell in cells):
+            return None
+        filled = [cell for cell in cells if cell.strip()]
+        numbers = [float(cell) for cell in filled if is_real(cell)]
+        values = {value for value in numbers if math.isfinite(value)}
+        if len(numbers) <= _FEWEST_NUMBERS * len(filled):
+            return None
+        has_fractions = any(not value.is_integer() for value in values)
+        if has_fractions and len(values) > min(_MOST_FRACTIONS, len(cells) / 2):
+            return f"{len(values):,} different numbers, some with fractions"
+        return None
+
+    @classmethod
+    def cell_fault(cls, cell: str, *, separator: str) -> str | None:
+        """Say what is wrong with a cell by itself."""
+        if not cell.strip():
+            return "the label is empty"
+        if not is_real(cell) or not math.isfinite(float(cell)):
+            return f"the label {shorten(cell)} is no number"
+        if abs(float(cell)) > _LARGEST:
+            return f"the label {shorten(cell)} is beyond {_LARGEST:g}"
+        return None
+
+    @classmethod
+    def learn(cls, cells: Sequence[str], *, config: Finetune, table: str) -> Self:
+        """Name the number after its column.
+
+        Raises:
+            CorpusError: all numbers are one.
+        """
+        if len({float(cell) for cell in cells}) < 2:
+            raise CorpusError(
+                f"{table}: {count_rows(cells)} the value {cells[0]}; expected several",
+                "name the right column with --label-column",
+            )
+        column = config.label_column
+        return cls(names=(column if isinstance(column, str) else "value",))
+
+    def unknown(self, cells: Sequence[str]) -> list[list[str]]:
+        """Give nothing: any number may be predicted."""
+        return [[] for _ in cells]
+
+    def targets(self, cells: Sequence[str]) -> Targets:
+        """Read the numbers, (rows, 1) float32."""
+        return np.array([[float(cell)] for cell in cells], dtype=np.float32)
+
+    def strata(self, cells: Sequence[str]) -> Rows:
+        """Group rows by tenths of the numbers."""
+        order = np.argsort(self.targets(cells)[:, 0], kind="stable")
+        strata = np.empty(len(cells), dtype=np.int64)
+        strata[order] = np.arange(len(cells)) * 10 // len(cells)
+        return strata
+
+    def objective(
+        self, targets: Targets, *, config: Finetune, device: "torch.device"
+    ) -> "SquaredError":
+        """Settle the unit of the loss by the training rows."""
+        center, scale = float(targets.mean(dtype=np.float64)), float(targets.std(dtype=np.float64))
+        return SquaredError(center=center, scale=scale or 1.0)
+
+    def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
+        """Give the numbers as they are."""
+        return logits.astype(np.float64)
+
+    def scores(self, outputs: Outputs, targets: Targets) -> Scores:
+        """Compare numbers with the true ones."""
+        from scipy.stats import rankdata
+
+        found, true = outputs[:, 0], targets[:, 0].astype(np.float64)
+        return {
+            "spearman": correlation(rankdata(found), rankdata(true)),
+            "pearson": correlation(found, true),
+            "rmse": float(np.sqrt(np.mean((found - true) ** 2))),
+        }
+
+    def loss(self, outputs: Outputs, targets: Targets) -> float:
+        """Give the mean squared error."""
+        return float(np.mean((outputs - targets) ** 2))
+
+    def commonest(self, cells: Sequence[str]) -> Outputs:
+        """Answer the mean."""
+        return np.asarray(self.targets(cells).mean(axis=0, dtype=np.float64))
+
+    def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
+        """Fit a ridge regression."""
+        from sklearn.linear_model import Ridge
+
+        model = Ridge(random_state=0).fit(features, self.targets(cells)[:, 0])
+        return lambda features: np.asarray(model.predict(features))[:, None]
+
+    def prediction_columns(self) -> list[str]:
+        """Give the header: the number alone."""
+        return ["prediction"]
+
+    def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
+        """Give the number of each row."""
+        yield from (f"{value:.6g}" for value in outputs[:, 0])
+
+    def draw_mistakes(
+        self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
+    ) -> None:
+        """Draw predicted against true numbers."""
+        from bertpre.finetuning.pictures import draw_numbers
+
+        title = f"dev rows: Spearman {scores['spearman']:.3f}, Pearson {scores['pearson']:.3f}"
+        true = targets[:, 0].astype(np.float64)
+        draw_numbers(folder / "predicted_numbers.png", outputs[:, 0], true, title=title)
+
+    def describe(self) -> str:
+        """Say that it is a number."""
+        return "a number"
+
+    def label_facts(self) -> dict[str, str]:
+        """Say what the number is called."""
+        return {"number": self.names[0]}
+
+    def card_text(self, texts: str) -> str:
+        """Say which number is predicted."""
+        return f"Predicting the number {name_some_quoted(self.names)} of {texts}."
+
+
+def correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> float:
+    """Give Pearson's correlation; 0 where a series does not vary, for which scipy has none."""
+    first, second = first - first.mean(), second - second.mean()
+    size = float(np.sqrt((first**2).sum() * (second**2).sum()))
+    return float((first * second).sum()) / size if size > 0 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SquaredError(Objective):
+    """The loss of numbers, learnt with mean 0 and variance 1: one rate fits whatever their unit.
+
+    Args:
+        center: mean of the training numbers.
+        scale: their standard deviation.
+    """
+
+    center: float = 0.0
+    scale: float = 1.0
+
+    def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
+        """Return the mean loss of (B, 1) against numbers (B, 1) in their own unit."""
+        import torch.nn.functional as F
+
+        return F.mse_loss(logits.float(), (targets - self.center) / self.scale)
+
+    def in_units(self, outputs: Outputs) -> Outputs:
+        """Give numbers of a model in training the unit of the labels, in the head's precision."""
+        numbers = outputs.astype(np.float32) * np.float32(self.scale) + np.float32(self.center)
+        return np.asarray(numbers, dtype=np.float64)
+
+    def finish(self, head: "nn.Linear") -> None:
+        """Give the head the unit of the labels."""
+        import torch
+
+        with torch.no_grad():
+            head.weight.mul_(self.scale)
+            head.bias.mul_(self.scale).add_(self.center)
