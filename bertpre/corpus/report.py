@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+
 from bertpre.config.schema import TextOptions
 from bertpre.corpus.duplicates import DistinctSketch, hash_bytes, hash_text
 from bertpre.corpus.sentences import Record
@@ -126,8 +128,8 @@ class SentenceCounter:
     def finish(self) -> None:
         """Write the quantiles into the report."""
         self._close_document()
-        self._report.sentence_length_quantiles = _quantiles(self._lengths)
-        self._report.document_length_quantiles = _quantiles(self._sizes)
+        self._report.sentence_length_quantiles = quantiles(self._lengths)
+        self._report.document_length_quantiles = quantiles(self._sizes)
 
     def _count(self) -> None:
         self._report.sentences += len(self._waiting)
@@ -173,13 +175,14 @@ def _rounded(length: int) -> int:
     return length // unit * unit
 
 
-def _quantiles(counts: Counter[int]) -> tuple[int, ...]:
-    total, found = counts.total(), []
-    seen, lengths = 0, iter(sorted(counts.items()))
-    length = 0
-    for quantile in QUANTILES:
-        while seen < quantile * total:
-            length, count = next(lengths)
-            seen += count
-        found.append(length)
-    return tuple(found)
+def quantiles(counts: Counter[int]) -> tuple[int, ...]:
+    """Return for each of `QUANTILES` the smallest value with that share of all at or below it.
+
+    Args:
+        counts: how often each value occurs; without any, the quantiles are 0.
+    """
+    if not counts:
+        return (0,) * len(QUANTILES)
+    values, times = zip(*sorted(counts.items()), strict=True)
+    places = np.searchsorted(np.cumsum(times), np.array(QUANTILES) * sum(times))
+    return tuple(values[place] for place in places)
