@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.corpus.row_error import ListCell, shorten
-from bertpre.errors import CorpusError, DataFormatError
+from bertpre.corpus.tables import ListCell
+from bertpre.errors import CorpusError, DataFormatError, shorten
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from bertpre.artefacts import check_output_file, read_manifest, whole_file
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
 from bertpre.corpus.files import STDIN
-from bertpre.corpus.row_error import RowError
+from bertpre.corpus.tables import RowError
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labelled import read_texts
 from bertpre.finetuning.labels import Labels, labels_of, member_folders, name_some

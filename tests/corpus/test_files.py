@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bertpre.corpus.files import STDIN, Decoding, read_lines
+from bertpre.corpus.decoding import Decoding
+from bertpre.corpus.files import STDIN, read_lines
 from bertpre.errors import ConfigError, CorpusError
 
 CHINESE = "小镇的图书馆在河边。\n每天早上八点开门。\n"

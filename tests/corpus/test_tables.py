@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bertpre.corpus.row_error import RowError
-from bertpre.corpus.tables import Row, format_by_name, read_rows, table_format
+from bertpre.corpus.inputs import format_by_name, table_format
+from bertpre.corpus.tables import Row, RowError, read_rows
 from bertpre.errors import CorpusError
 
 
