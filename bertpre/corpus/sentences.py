@@ -9,8 +9,8 @@ from bertpre.config.notation import Kmer
 # A block is split at a time: the library's cost grows with the square of the sentences in a text.
 _BLOCK_CHARACTERS = 2000
 
-# Text without spaces between words counts by its Han characters.
-_TOKEN = re.compile(r"[一-龥]|[^\s一-龥]+")
+# A word, or a Han character: text without spaces between words counts by these.
+WORD_OR_HAN = re.compile(r"[一-龥]|[^\s一-龥]+")
 
 
 class Record(NamedTuple):
@@ -101,7 +101,7 @@ def _windows(records: Iterable[Record], width: int, kmer: Kmer | None) -> Iterat
                 yield first._replace(text=" ".join(parts), starts_document=starts)
             parts, count, starts = [], 0, True
         begin = end = 0  # of the window's part of this line
-        for token in _TOKEN.finditer(record.text):
+        for token in WORD_OR_HAN.finditer(record.text):
             tokens = _count_tokens(token[0], kmer)
             if count and count + tokens > width:  # k-mers of one sequence stay together
                 if end > begin:

@@ -1,7 +1,8 @@
 """What happens to text before it is looked up in a vocabulary, as tokenizer.json stores it.
 
-Our own pipeline deviates from BERT's in what `make_backend` says; a foreign BERT tokenizer keeps
-its own.
+`make_backend` builds the pipeline of vocabularies that are made here, and says where it deviates
+from BERT's; a tokenizer from elsewhere keeps its own. `find_cutter` and the functions after it cut
+text before that, so that the result stays the same.
 """
 
 import json
@@ -22,8 +23,8 @@ from tokenizers import (
 )
 
 from bertpre.config.notation import Kmer
-from bertpre.corpus.sentences import cut_sequence
-from bertpre.tokenizer.chunks import Cutter, Splitter
+from bertpre.corpus.sentences import WORD_OR_HAN, cut_sequence
+from bertpre.tokenizer.chunks import HAN, Cutter, Splitter
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
@@ -39,9 +40,6 @@ UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     r"\U00020000-\U000323af]"
 )
-
-_HAN = re.compile(r"[一-龥]")
-_OWN_CHUNKS = re.compile(r"[一-龥]|[^\s一-龥]+")
 
 # The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
 LONGEST_RUN = 500 * LONGEST_WORD
@@ -132,7 +130,7 @@ def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
     return backend
 
 
-def make_foreign_backend(
+def make_bert_backend(
     tokens: Sequence[str], settings: Mapping[str, Any], *, unk_token: str
 ) -> Tokenizer:
     """Build the tokenizer that the transformers library makes of a vocab.txt.
@@ -144,12 +142,12 @@ def make_foreign_backend(
     """
     vocab = {token: i for i, token in enumerate(tokens)}
     backend = Tokenizer(models.WordPiece(vocab, unk_token=unk_token))
-    backend.normalizer = foreign_normalizer(settings)
+    backend.normalizer = make_bert_normalizer(settings)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend
 
 
-def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
+def make_bert_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
     """Build BERT's normalizer from the settings that Hugging Face folders store."""
     return normalizers.BertNormalizer(
         clean_text=True,
@@ -162,8 +160,8 @@ def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
 def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
     """Choose how to cut text into chunks that can be encoded one by one.
 
-    The ids of the chunks, in order, are those of the whole text. Where a foreign pipeline does not
-    allow that, the whole text is the one chunk.
+    The ids of the chunks, in order, are those of the whole text. Where a pipeline from elsewhere
+    does not allow that, the whole text is the one chunk.
 
     Args:
         backend: the library's tokenizer.
@@ -182,7 +180,7 @@ def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
             return Cutter(split=str.split)
         return Cutter(cuts_han=True, parts=_OWN_PARTS)
     splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
-    # A foreign added token that is no control token may hold a space.
+    # Added there, a token that is no control token may hold a space.
     if steps != bert or not splits_at_spaces or plain_additions:
         return Cutter(split=lambda text: [text])
     return Cutter(cuts_han=bert[0]["handle_chinese_chars"], all_spaces=False, parts=_BERT_PARTS)
@@ -211,8 +209,8 @@ def cut_run(chunk: str) -> Sequence[str]:
 
 def _split_own(text: str) -> list[str]:
     # Cutting at white space alone is several times faster.
-    has_han = not text.isascii() and _HAN.search(text) is not None
-    return _OWN_CHUNKS.findall(text) if has_han else text.split()
+    has_han = not text.isascii() and HAN.search(text) is not None
+    return WORD_OR_HAN.findall(text) if has_han else text.split()
 
 
 def cut_text(

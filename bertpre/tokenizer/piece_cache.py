@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.tokenizer.chunks import FIRST_HAN, LAST_HAN, Cutter, HashedChunks
-from bertpre.tokenizer.word_table import LONGEST_HASHED, NOT_FOUND, WordTable
+from bertpre.tokenizer.chunks import FIRST_HAN, LAST_HAN, LONGEST_HASHED, Cutter, HashedChunks
 
 Array = npt.NDArray[Any]
 
-# The memo starts anew before it takes more than some 50 MB; a long chunk counts as several.
-_MEMO_ENTRIES = 200_000
-_CHARACTERS_PER_ENTRY = 32
-_NOT_MET = -1
+# The cache starts anew before it takes more than some 50 MB; a long chunk counts as several.
+_MOST_CHUNKS = 200_000
+_CHARACTERS_PER_CHUNK = 32
+NOT_FOUND = -1
+_SLOT_BITS = 20  # some five slots for each chunk of a full cache
+_EMPTY = np.uint64(0)
 
 
 class Pieces(NamedTuple):
@@ -29,7 +30,7 @@ class Pieces(NamedTuple):
     lengths: Array  # int32, (things,)
 
 
-class _Numbers(dict[str, int]):
+class _ChunkNumbers(dict[str, int]):
     """Gives each chunk that it is asked for the next number, and notes which were new."""
 
     def __init__(self) -> None:
@@ -49,7 +50,50 @@ class _Numbers(dict[str, int]):
         return new
 
 
-class PieceMemo:
+class WordTable:
+    """From hashes of words to their numbers, by open addressing."""
+
+    def __init__(self) -> None:
+        self._hashes = np.zeros(1 << _SLOT_BITS, np.uint64)
+        self._numbers = np.zeros(1 << _SLOT_BITS, np.int32)
+
+    def find(self, hashes: Array) -> Array:
+        """Return the number of each hash, int32, or `NOT_FOUND`."""
+        slots = _slots(hashes)
+        there = self._hashes[slots]
+        numbers = np.where(there == hashes, self._numbers[slots], np.int32(NOT_FOUND))
+        todo = np.flatnonzero((there != hashes) & (there != _EMPTY))
+        slots = slots[todo]
+        while todo.size:
+            slots = _next(slots)
+            there = self._hashes[slots]
+            is_it = there == hashes[todo]
+            numbers[todo[is_it]] = self._numbers[slots[is_it]]
+            going = ~is_it & (there != _EMPTY)
+            todo, slots = todo[going], slots[going]
+        return numbers
+
+    def add(self, hashes: Array, numbers: Array) -> None:
+        """Add hashes that are not there yet, each once."""
+        slots = _slots(hashes)
+        while hashes.size:
+            free = np.flatnonzero(self._hashes[slots] == _EMPTY)
+            self._hashes[slots[free]] = hashes[free]
+            # Of several that want a slot, one has got it.
+            done = self._hashes[slots] == hashes
+            self._numbers[slots[done]] = numbers[done]
+            hashes, numbers, slots = hashes[~done], numbers[~done], _next(slots[~done])
+
+
+def _slots(hashes: Array) -> Array:
+    return (hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
+
+
+def _next(slots: Array) -> Array:
+    return (slots + 1) & ((1 << _SLOT_BITS) - 1)
+
+
+class PieceCache:
     """Numbers chunks, and knows the pieces of each number.
 
     Args:
@@ -72,7 +116,7 @@ class PieceMemo:
             The number of each chunk, int32; the count of chunks of each text, int64; and which
             chunks are single Han characters, bool, None where none is.
         """
-        if len(self._numbers) + self._characters // _CHARACTERS_PER_ENTRY > _MEMO_ENTRIES:
+        if len(self._numbers) + self._characters // _CHARACTERS_PER_CHUNK > _MOST_CHUNKS:
             self._forget()
         hashed = self._cutter.cut_to_words(texts)
         if hashed is not None:
@@ -91,12 +135,9 @@ class PieceMemo:
 
     def pieces(self, numbers: Array) -> Pieces:
         """Return the pieces of chunks by their numbers."""
-        starts, lengths = (
-            np.frombuffer(self._starts, np.int32),
-            np.frombuffer(self._sizes, np.int32),
-        )
+        starts = np.frombuffer(self._starts, np.int32)
         pool = np.frombuffer(self._pool, np.int32)
-        sizes = lengths[numbers]
+        sizes = np.frombuffer(self._sizes, np.int32)[numbers]
         if len(numbers) and sizes.max() == sizes.min() == 1:
             return Pieces(pool[starts[numbers]], sizes)
         ends = np.cumsum(sizes, dtype=np.int32)
@@ -116,8 +157,8 @@ class PieceMemo:
         return [(chunks[number], int(counts[number])) for number in np.flatnonzero(counts)]
 
     def _forget(self) -> None:
-        self._numbers = _Numbers()
-        self._han = np.full(ord(LAST_HAN) - ord(FIRST_HAN) + 1, _NOT_MET, np.int32)
+        self._numbers = _ChunkNumbers()
+        self._han = np.full(ord(LAST_HAN) - ord(FIRST_HAN) + 1, NOT_FOUND, np.int32)
         self._table = WordTable()
         self._characters = 0
         self._pool, self._starts, self._sizes = array("i"), array("i"), array("i")
@@ -144,7 +185,7 @@ class PieceMemo:
 
     def _number_han(self, places: Array) -> Array:
         numbers = self._han[places]
-        new = np.unique(places[numbers == _NOT_MET])
+        new = np.unique(places[numbers == NOT_FOUND])
         if len(new):
             self._han[new] = self._numbers.of([chr(ord(FIRST_HAN) + int(i)) for i in new])
             numbers = self._han[places]

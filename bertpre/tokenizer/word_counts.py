@@ -22,41 +22,6 @@ from bertpre.tokenizer.normalizing import (
     own_splitter,
 )
 
-_PARTS = 64  # of a corpus with ten million different words, each takes some 25 MB
-
-
-class Spill:
-    """Adds up counts over any number of calls; a word is always in the same part."""
-
-    def __init__(self) -> None:
-        # Without names, so that nothing is left behind however the process ends.
-        self._files = [tempfile.TemporaryFile() for _ in range(_PARTS)]  # noqa: SIM115
-
-    def add(self, counts: Mapping[str, int]) -> None:
-        """Write counts away.
-
-        Args:
-            counts: words without white space, with their counts.
-        """
-        lines: list[list[bytes]] = [[] for _ in self._files]
-        for word, count in counts.items():
-            encoded = word.encode()
-            lines[zlib.crc32(encoded) % _PARTS].append(b"%s %d\n" % (encoded, count))
-        for file, part in zip(self._files, lines, strict=True):
-            file.write(b"".join(part))
-
-    def parts(self) -> Iterator[Counter[str]]:
-        """Yield the sums, part by part, and give the disk back."""
-        for file in self._files:
-            file.seek(0)
-            sums: Counter[str] = Counter()
-            for line in file:
-                word, count = line.split(b" ")
-                sums[word.decode()] += int(count)
-            file.close()
-            yield sums
-
-
 # Raw chunks are kept apart until so many differ, or so much text was read: a chunk is normalised
 # once for all its occurrences, and a line without white space is one huge chunk.
 _CHUNKS_KEPT = 100_000
@@ -70,6 +35,7 @@ _WORDS_IN_MEMORY = 250_000
 # Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
 # order of the text does not matter. They hardly move a merge.
 _MOST_WORDS = 400_000
+_PARTS = 64  # of a corpus with ten million different words, each takes some 25 MB
 
 
 class WordCounts:
@@ -98,7 +64,7 @@ class WordCounts:
         if rules.kmer is not None:
             self._split = kmer_splitter(rules.kmer, self._normalizer, lowercase=rules.lowercase)
         self._most_words = max(_MOST_WORDS, most_words)
-        self._spill: Spill | None = None
+        self._on_disk: _CountsOnDisk | None = None
         self._waiting: list[str] = []
         self._characters_waiting = 0
         self._chunks: Counter[str] = Counter()
@@ -126,23 +92,23 @@ class WordCounts:
         self._characters_kept += len(text)
         chunks = iter(self._split(text))
         if len(text) > LONGEST_RUN and not self._whole:
-            chunks = self._cut(chunks)
+            chunks = self._cut_long_runs(chunks)
         # A chromosome in one line has as many k-mers as characters.
         while block := list(islice(chunks, _CHUNKS_KEPT)):
             self._chunks.update(block)
             if len(self._chunks) > _CHUNKS_KEPT or self._characters_kept > _CHARACTERS_KEPT:
-                self._fold()
+                self._count_chunks()
 
     def finish(self) -> "SortedCounts":
         """Return the words; this object keeps the totals and gives the words up."""
         self._split_waiting()
-        self._fold()
+        self._count_chunks()
         words, self._words = self._words, Counter()
-        if self._spill is None:
+        if self._on_disk is None:
             parts: Iterable[Counter[str]] = [words]
         else:
-            self._spill.add(words)
-            parts = self._spill.parts()
+            self._on_disk.add(words)
+            parts = self._on_disk.parts()
         del words
         kept: dict[str, int] = {}
         for part in parts:
@@ -156,15 +122,15 @@ class WordCounts:
         self.forgotten = self.total - sum(kept.values())
         return SortedCounts(kept)
 
-    def _fold(self) -> None:
+    def _count_chunks(self) -> None:
         by_times: defaultdict[int, list[str]] = defaultdict(list)
         for chunk, times in self._chunks.items():
             by_times[times].append(chunk)
         self._chunks.clear()
         self._characters_kept = 0
         for times, chunks in by_times.items():
-            for text in _join(chunks):
-                words = self._words_of(text, times)
+            for text in _join_chunks(chunks):
+                words = self._split_to_words(text, times)
                 self.total += len(words) * times
                 if times == 1:  # most chunks are rare
                     self._words.update(words)
@@ -172,18 +138,18 @@ class WordCounts:
                     for word, count in Counter(words).items():
                         self._words[word] += count * times
                 if len(self._words) > _WORDS_IN_MEMORY:
-                    self._spill = self._spill or Spill()
-                    self._spill.add(self._words)
+                    self._on_disk = self._on_disk or _CountsOnDisk()
+                    self._on_disk.add(self._words)
                     self._words.clear()
 
-    def _cut(self, chunks: Iterable[str]) -> Iterator[str]:
+    def _cut_long_runs(self, chunks: Iterable[str]) -> Iterator[str]:
         """Cut runs that are too long for the library, each of which is still one run."""
         for chunk in chunks:
             parts = cut_run(chunk)
             self.cut_words -= sum(len(part) > LONGEST_WORD for part in parts[1:])
             yield from parts
 
-    def _words_of(self, text: str, times: int) -> list[str]:
+    def _split_to_words(self, text: str, times: int) -> list[str]:
         words: list[str] = []
         rest: list[str] = []
         for word in self._normalizer.normalize_str(text).split():
@@ -191,7 +157,7 @@ class WordCounts:
             whole = self._whole or (len(word) <= LONGEST_WORD and word.isalnum())
             (words if whole else rest).append(word)
         if rest:
-            self.cut_words += times * sum(len(run) > LONGEST_WORD for run in _runs(rest))
+            self.cut_words += times * sum(len(run) > LONGEST_WORD for run in _long_runs(rest))
             words += [word for word, _ in self._pre_tokenizer.pre_tokenize_str(" ".join(rest))]
         return words
 
@@ -204,6 +170,38 @@ class WordCounts:
             for character, times in Counter("".join(group)).items():
                 self.characters[character] += times * count
             self.inside.update("".join([word[1:] for word in group]))
+
+
+class _CountsOnDisk:
+    """Adds up counts in files, over any number of calls; a word is always in the same part."""
+
+    def __init__(self) -> None:
+        # Without names, so that nothing is left behind however the process ends.
+        self._files = [tempfile.TemporaryFile() for _ in range(_PARTS)]  # noqa: SIM115
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Write counts away.
+
+        Args:
+            counts: words without white space, with their counts.
+        """
+        lines: list[list[bytes]] = [[] for _ in self._files]
+        for word, count in counts.items():
+            encoded = word.encode()
+            lines[zlib.crc32(encoded) % _PARTS].append(b"%s %d\n" % (encoded, count))
+        for file, part in zip(self._files, lines, strict=True):
+            file.write(b"".join(part))
+
+    def parts(self) -> Iterator[Counter[str]]:
+        """Yield the sums, part by part, and give the disk back."""
+        for file in self._files:
+            file.seek(0)
+            sums: Counter[str] = Counter()
+            for line in file:
+                word, count = line.split(b" ")
+                sums[word.decode()] += int(count)
+            file.close()
+            yield sums
 
 
 class SortedCounts:
@@ -259,7 +257,7 @@ def _most_frequent(words: Mapping[str, int], number: int) -> dict[str, int]:
     return kept | dict.fromkeys(tied[: number - len(kept)], least)
 
 
-def _join(chunks: Sequence[str]) -> Iterator[str]:
+def _join_chunks(chunks: Sequence[str]) -> Iterator[str]:
     ends = list(accumulate(map(len, chunks)))
     start = done = 0
     while start < len(chunks):
@@ -268,7 +266,7 @@ def _join(chunks: Sequence[str]) -> Iterator[str]:
         start, done = end, ends[min(end, len(chunks)) - 1]
 
 
-def _runs(words: Iterable[str]) -> Iterator[str]:
+def _long_runs(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         if len(word) > LONGEST_WORD:
             yield from (run for run, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(word))
