@@ -68,12 +68,12 @@ def choose_pieces(
     """
     ranked = sorted(totals.characters.items(), key=lambda item: (-item[1], item[0]))
     kept = _choose_alphabet(ranked, totals.inside, room)
-    trainer = _make_trainer(kept, kept & totals.inside, room=room, min_frequency=min_frequency)
     most = max(_MOST_TRAINED_ON, _TRAINED_ON_PER_ENTRY * room)
     counted = words.most_frequent(most)
     if on_progress is not None:
         counted = _report_share(counted, totals.total, on_progress)
-    pieces = _train(trainer, _write_text(counted, kept))
+    lines = _write_text(counted, kept)
+    pieces = _train(lines, kept, totals.inside, room=room, min_frequency=min_frequency)
     left_out = []
     for character, count in ranked:
         if character in kept:
@@ -121,21 +121,18 @@ def _choose_alphabet(ranked: list[tuple[str, int]], inside: Set[str], room: int)
     return kept
 
 
-def _make_trainer(
-    alphabet: set[str], inside: Set[str], *, room: int, min_frequency: int
-) -> trainers.WordPieceTrainer:
-    return trainers.WordPieceTrainer(
+def _train(
+    lines: Iterator[str], alphabet: set[str], inside: Set[str], *, room: int, min_frequency: int
+) -> list[str]:
+    trainer = trainers.WordPieceTrainer(
         vocab_size=room,
         min_frequency=min_frequency,
-        special_tokens=[CONTINUATION + character for character in sorted(inside)],
+        special_tokens=[CONTINUATION + character for character in sorted(alphabet & inside)],
         initial_alphabet=sorted(alphabet),
         limit_alphabet=len(alphabet),
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-
-
-def _train(trainer: trainers.WordPieceTrainer, lines: Iterator[str]) -> list[str]:
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.train_from_iterator(lines, trainer)

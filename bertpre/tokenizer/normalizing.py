@@ -173,7 +173,9 @@ def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
     bert = [step for step in steps if step.get("type") == "BertNormalizer"]
     plain_additions = not all(token["special"] for token in stored["added_tokens"])
     if kmer is not None:
-        return Cutter(split=kmer_splitter(kmer, backend.normalizer, lowercase=bert[0]["lowercase"]))
+        return Cutter(
+            split=_split_to_kmers(kmer, backend.normalizer, lowercase=bert[0]["lowercase"])
+        )
     if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
         # A word that is kept whole may hold Han or punctuation, but no white space.
         if plain_additions or not bert[0]["handle_chinese_chars"]:
@@ -186,17 +188,24 @@ def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
     return Cutter(cuts_han=bert[0]["handle_chinese_chars"], all_spaces=False, parts=_BERT_PARTS)
 
 
-def own_splitter(*, whole: bool) -> Splitter:
-    """Return how a tokenizer of our own cuts text to chunks; ``whole``: at white space only.
+def make_splitter(rules: Rules, normalizer: normalizers.Normalizer) -> Splitter:
+    """Return how a tokenizer of our own cuts text into chunks: at white space, Han, or to k-mers.
 
     Chunks may be of any length: see `cut_run`.
     """
-    return str.split if whole else _split_own
+    if rules.kmer is not None:
+        return _split_to_kmers(rules.kmer, normalizer, lowercase=rules.lowercase)
+    return str.split if rules.whole else _split_at_spaces_and_han
 
 
-def kmer_splitter(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool) -> Splitter:
-    """Return how a tokenizer of k-mers cuts text: into these."""
+def _split_to_kmers(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool) -> Splitter:
     return lambda text: cut_text(text, kmer, normalizer, lowercase=lowercase)
+
+
+def _split_at_spaces_and_han(text: str) -> list[str]:
+    # Cutting at white space alone is several times faster.
+    has_han = not text.isascii() and HAN.search(text) is not None
+    return WORD_OR_HAN.findall(text) if has_han else text.split()
 
 
 def cut_run(chunk: str) -> Sequence[str]:
@@ -205,12 +214,6 @@ def cut_run(chunk: str) -> Sequence[str]:
     if len(chunk) <= LONGEST_RUN or not (chunk.isascii() and chunk.isalnum()):
         return (chunk,)
     return [chunk[i : i + LONGEST_RUN] for i in range(0, len(chunk), LONGEST_RUN)]
-
-
-def _split_own(text: str) -> list[str]:
-    # Cutting at white space alone is several times faster.
-    has_han = not text.isascii() and HAN.search(text) is not None
-    return WORD_OR_HAN.findall(text) if has_han else text.split()
 
 
 def cut_text(

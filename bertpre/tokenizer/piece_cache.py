@@ -1,7 +1,7 @@
 """Pieces of chunks that were met before: a number for each chunk, and tables by that number.
 
-Words repeat, so looking each up in a dictionary and the rest in arrays is several times faster than
-encoding the text.
+Words repeat, so looking up their numbers, and the pieces of all numbers at once in arrays, is
+several times faster than encoding the text.
 """
 
 from array import array
@@ -28,6 +28,14 @@ class Pieces(NamedTuple):
 
     ids: Array  # int32, (sum of lengths,)
     lengths: Array  # int32, (things,)
+
+
+class NumberedChunks(NamedTuple):
+    """The chunks of several texts, by their numbers."""
+
+    numbers: Array  # int32, (chunks,)
+    counts: Array  # int64, (texts,) chunks of each
+    is_han: Array | None  # bool, (chunks,) the single Han characters; None where there is none
 
 
 class _ChunkNumbers(dict[str, int]):
@@ -109,29 +117,25 @@ class PieceCache:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def number(self, texts: Sequence[str]) -> tuple[Array, Array, Array | None]:
-        """Cut texts into chunks and number these; the numbers hold until the next call.
-
-        Returns:
-            The number of each chunk, int32; the count of chunks of each text, int64; and which
-            chunks are single Han characters, bool, None where none is.
-        """
+    def number(self, texts: Sequence[str]) -> NumberedChunks:
+        """Cut texts into chunks and number these; the numbers hold until the next call."""
         if len(self._numbers) + self._characters // _CHARACTERS_PER_CHUNK > _MOST_CHUNKS:
             self._forget()
         hashed = self._cutter.cut_to_words(texts)
         if hashed is not None:
-            return self._number_words(hashed), hashed.counts, None
-        chunks = self._cutter.cut(texts)
-        numbers, is_han = self._numbers.of(chunks.strings), None
-        if chunks.han is not None:
-            is_han = chunks.han > 0
-            together = np.empty(len(chunks.han), np.int32)
-            together[~is_han] = numbers
-            together[is_han] = self._number_han(chunks.han[is_han] - np.uint32(ord(FIRST_HAN)))
-            numbers = together
+            numbers, counts, is_han = self._number_words(hashed), hashed.counts, None
+        else:
+            strings, han, counts = self._cutter.cut(texts)
+            numbers, is_han = self._numbers.of(strings), None
+            if han is not None:
+                is_han = han > 0
+                together = np.empty(len(han), np.int32)
+                together[~is_han] = numbers
+                together[is_han] = self._number_han(han[is_han] - np.uint32(ord(FIRST_HAN)))
+                numbers = together
         if self._numbers.new:
             self._learn(self._numbers.take_new())
-        return numbers, chunks.counts, is_han
+        return NumberedChunks(numbers, counts, is_han)
 
     def pieces(self, numbers: Array) -> Pieces:
         """Return the pieces of chunks by their numbers."""
@@ -179,8 +183,6 @@ class PieceCache:
             found = self._numbers.of(strings(missing[first]))
             self._table.add(new, found)
             numbers[missing] = found[which]
-        if self._numbers.new:
-            self._learn(self._numbers.take_new())
         return numbers
 
     def _number_han(self, places: Array) -> Array:
@@ -193,11 +195,9 @@ class PieceCache:
 
     def _learn(self, chunks: list[str]) -> None:
         """Fill the tables for chunks that have just got the numbers after the last."""
-        self._characters += sum(map(len, chunks))
         parts = [self._cutter.cut_further(chunk) for chunk in chunks]
         is_whole = np.array([len(part) == 1 for part in parts])
-        first = len(self._starts)
-        self._append(np.zeros(len(chunks), np.int32), np.zeros(len(chunks), np.int32))
+        first = self._make_room(chunks)
         whole = [chunk for chunk, alone in zip(chunks, is_whole, strict=True) if alone]
         self._fill(first + np.flatnonzero(is_whole), self._encode(whole))
         if is_whole.all():
@@ -206,18 +206,19 @@ class PieceCache:
         flat = [string for part in cut for string in part]
         numbers = self._numbers.of(flat)
         if new := self._numbers.take_new():
-            self._characters += sum(map(len, new))
-            begin = len(self._starts)
-            self._append(np.zeros(len(new), np.int32), np.zeros(len(new), np.int32))
-            self._fill(begin + np.arange(len(new)), self._encode(new))
+            self._fill(self._make_room(new) + np.arange(len(new)), self._encode(new))
         found = self.pieces(numbers)
         sizes = np.array([len(part) for part in cut])
         lengths = np.add.reduceat(found.lengths, np.cumsum(sizes) - sizes)
         self._fill(first + np.flatnonzero(~is_whole), Pieces(found.ids, lengths))
 
-    def _append(self, starts: Array, sizes: Array) -> None:
-        self._starts.frombytes(starts.astype(np.int32).tobytes())
-        self._sizes.frombytes(sizes.astype(np.int32).tobytes())
+    def _make_room(self, chunks: list[str]) -> int:
+        """Lengthen the tables for new chunks, and return the number of the first."""
+        first = len(self._starts)
+        self._characters += sum(map(len, chunks))
+        self._starts.extend([0] * len(chunks))
+        self._sizes.extend([0] * len(chunks))
+        return first
 
     def _fill(self, numbers: Array, found: Pieces) -> None:
         """Write what the chunks of these numbers are cut into."""

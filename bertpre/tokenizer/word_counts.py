@@ -16,10 +16,9 @@ from bertpre.tokenizer.normalizing import (
     LONGEST_WORD,
     Rules,
     cut_run,
-    kmer_splitter,
     make_normalizer,
     make_pre_tokenizer,
-    own_splitter,
+    make_splitter,
 )
 
 # Raw chunks are kept apart until so many differ, or so much text was read: a chunk is normalised
@@ -60,9 +59,7 @@ class WordCounts:
         self._normalizer = make_normalizer(rules)
         self._pre_tokenizer = make_pre_tokenizer(rules)
         self._whole = rules.whole
-        self._split = own_splitter(whole=rules.whole)
-        if rules.kmer is not None:
-            self._split = kmer_splitter(rules.kmer, self._normalizer, lowercase=rules.lowercase)
+        self._split = make_splitter(rules, self._normalizer)
         self._most_words = max(_MOST_WORDS, most_words)
         self._on_disk: _CountsOnDisk | None = None
         self._waiting: list[str] = []
