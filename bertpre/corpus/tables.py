@@ -116,6 +116,20 @@ def read_rows(
         yield from _usable_rows(path, objects, json_cells, on_bad_row)
         return
     rows = read_delimited(path, lines, format=format, quoting=quoting)
+    yield from _delimited_rows(
+        path, rows, columns, format=format, header=header, on_bad_width=on_bad_width
+    )
+
+
+def _delimited_rows(
+    path: Path,
+    rows: Iterator[tuple[int, list[str]]],
+    columns: Sequence[str | int],
+    *,
+    format: str,
+    header: bool,
+    on_bad_width: Callable[[RowError], None] | None,
+) -> Iterator[Row]:
     first = next((row for row in rows if row[1]), None)
     if first is None:
         return

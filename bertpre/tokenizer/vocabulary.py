@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bertpre.artefacts import fingerprint, fingerprint_file, stage_folder, write_manifest
 from bertpre.config.load import config_to_dict
@@ -85,19 +86,7 @@ def build_vocab(
         TokenizerError: the extra tokens or the given vocabulary are of no use.
         ConfigError: the output exists, or there is nothing to make a vocabulary from.
     """
-    options = config_to_dict(config)
-    for name in ("extra_tokens", "vocab_file"):
-        path = options[name]
-        # A manifest tells what a folder was made from, not where that lay.
-        if path is not None and Path(path).is_file():
-            options[name] = fingerprint_file(Path(path))
-    kmer = parse_kmer(config.token_mode)
-    rules = Rules(
-        whole=config.token_mode == "whole" or kmer is not None,
-        lowercase=config.lowercase,
-        strip_accents=config.strip_accents,
-        kmer=kmer,
-    )
+    options, rules = _options_of(config), _rules_of(config)
 
     def tell(percent: float) -> None:
         if on_progress is not None:
@@ -122,8 +111,7 @@ def build_vocab(
             )
         left_out = None
         if given is not None:
-            there = set(given)
-            tokens = [*given, *(token for token in extra.tokens if token not in there)]
+            tokens = list(dict.fromkeys([*given, *extra.tokens]))
         else:
             assert counted is not None
             tokens, left_out = _choose_tokens(counted, config, rules, extra=extra, tell=tell)
@@ -146,6 +134,26 @@ def build_vocab(
             },
         )
     return report
+
+
+def _options_of(config: BuildVocab) -> dict[str, Any]:
+    options = config_to_dict(config)
+    for name in ("extra_tokens", "vocab_file"):
+        path = options[name]
+        # A manifest tells what a folder was made from, not where that lay.
+        if path is not None and Path(path).is_file():
+            options[name] = fingerprint_file(Path(path))
+    return options
+
+
+def _rules_of(config: BuildVocab) -> Rules:
+    kmer = parse_kmer(config.token_mode)
+    return Rules(
+        whole=config.token_mode == "whole" or kmer is not None,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+        kmer=kmer,
+    )
 
 
 def _choose_tokens(
