@@ -83,9 +83,8 @@ def read_rows(
         columns: names, or numbers from 1; a number that is also a name in the header is the name.
             A jsonl field inside another is ``outer.inner``.
         quoting: what a quote means in csv and tsv; see `read_delimited`.
-        decoding: how bytes become text; see `read_lines`.
-        on_bytes: see `read_lines`.
-        on_bad_bytes: see `read_lines`.
+        decoding: how bytes become text.
+        on_bytes, on_bad_bytes: see `read_lines`.
         on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
             then skipped; without it, the error is raised.
         on_bad_width: the same for csv and tsv rows of too few or too many cells.
