@@ -47,3 +47,8 @@ class TrainingError(BertpreError):
 
 class InteropError(BertpreError):
     """A foreign checkpoint cannot be read or written."""
+
+
+def shorten(text: str) -> str:
+    """Quote a text in a message, or its first 40 characters."""
+    return repr(text) if len(text) <= 40 else f"{text[:40]!r}…"

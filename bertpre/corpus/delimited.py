@@ -1,4 +1,4 @@
-"""Rows of csv and tsv files, and what a quote means in them."""
+"""Rows of csv and tsv files: what a quote means in them, and which column a name is."""
 
 import csv
 import itertools
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from bertpre.errors import CorpusError
+from bertpre.errors import CorpusError, shorten
 
 log = logging.getLogger(__name__)
 
@@ -37,21 +37,73 @@ def read_delimited(
     Raises:
         CorpusError: quotes do not match.
     """
-    delimiter = "," if format == "csv" else "\t"
-    is_noticed = False
+    is_quoted = quoting == "csv" or (quoting == "auto" and format == "csv")
     if quoting == "auto" and format == "tsv":
-        sample = _take(lines, _SAMPLE_CHARACTERS)
-        is_noticed = _looks_quoted(sample)
+        sample = _read_sample(lines, _SAMPLE_CHARACTERS)
         lines = itertools.chain(sample, lines)
-        if is_noticed:
+        if is_quoted := _looks_quoted(sample):
             log.info(
                 "%s: read as csv reads quotes, as its cells are quoted so; --quoting none keeps "
                 "quotes as text",
                 path,
             )
-    if is_noticed or quoting == "csv" or (quoting == "auto" and format == "csv"):
+    delimiter = "," if format == "csv" else "\t"
+    if is_quoted:
         return _quoted_rows(path, lines, delimiter)
     return _plain_rows(path, lines, delimiter, warn=quoting == "auto")
+
+
+def find_column(path: Path, column: str | int, names: list[str] | None, format: str) -> int:
+    """Return the place of a column, from 0.
+
+    Args:
+        path: named in errors.
+        column: a name, or a number from 1; a number that is also a name in the header is the name.
+        names: those of the header; None without one.
+        format: of the file.
+
+    Raises:
+        CorpusError: there is no such column, or there are two.
+    """
+    if names is not None and str(column) in names:
+        if names.count(str(column)) > 1:
+            raise CorpusError(
+                f"{path}: line 1: {names.count(str(column))} columns are called {column!r}",
+                "give the column's number, from 1",
+            )
+        return names.index(str(column))
+    if isinstance(column, int) and 1 <= column <= (sys.maxsize if names is None else len(names)):
+        return column - 1
+    if names is None:
+        raise CorpusError(
+            f"{path}: without a header line there is no column {column!r}",
+            "give the column's number, from 1",
+        )
+    shown = ", ".join(shorten(name) for name in names[:20])
+    hint = (
+        "name one of these with --text-column and the like; or, if line 1 is no header, pass "
+        "--no-header and give the column's number"
+    )
+    if len(names) == 1 and format == "csv" and "\t" in names[0]:
+        hint = "line 1 holds tabs: state --format tsv"
+    elif len(names) == 1 and format == "tsv" and "," in names[0]:
+        hint = "line 1 holds commas: state --format csv"
+    elif any("\r" in name for name in names):
+        hint = "the lines end in CR alone: write LF for it"
+    elif len(names) == 1 and "\\t" in names[0]:
+        hint = "line 1 holds a backslash and a t in place of tabs: write tabs"
+    elif len(names) == 1 and ";" in names[0]:
+        hint = "line 1 holds semicolons: separate the columns by tabs or commas"
+    elif all(map(_is_quoted, names)):
+        hint = "the names are in quotes: read them with --quoting csv"
+    raise CorpusError(
+        f"{path}: line 1: no column {column!r}; found {count_columns(len(names))}: {shown}", hint
+    )
+
+
+def count_columns(number: int) -> str:
+    """Write a number of columns for people."""
+    return "1 column" if number == 1 else f"{number} columns"
 
 
 def _plain_rows(
@@ -89,7 +141,7 @@ def _quoted_rows(
         ) from error
 
 
-def _take(lines: Iterator[str], characters: int) -> list[str]:
+def _read_sample(lines: Iterator[str], characters: int) -> list[str]:
     sample, size = [], 0
     for line in lines:
         sample.append(line)

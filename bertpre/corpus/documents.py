@@ -1,10 +1,10 @@
 """Files and folders to records and documents, streaming.
 
 A record is one line or sentence that holds text; a document is consecutive records that belong
-together. From the files to there: lines, without duplicates if so asked, cut into sentences.
+together. In between, duplicates are removed and lines are cut into sentences, where that is asked
+for.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import NamedTuple, cast
 
 from bertpre.config.notation import Kmer
 from bertpre.config.schema import TextOptions
-from bertpre.corpus.duplicates import Repeats, hash_text, temporary_folder
-from bertpre.corpus.files import Decoding, read_lines
-from bertpre.corpus.inputs import InputFile, find_files
+from bertpre.corpus.decoding import Decoding
+from bertpre.corpus.duplicates import remove_repeats
+from bertpre.corpus.files import read_lines
+from bertpre.corpus.inputs import InputFile, TableFormat, find_files
 from bertpre.corpus.report import (
     CorpusReport,
     LineCounter,
@@ -22,7 +23,7 @@ from bertpre.corpus.report import (
     warn_of_duplicates,
 )
 from bertpre.corpus.sentences import Record, cut_sentences
-from bertpre.corpus.tables import TableFormat, read_rows
+from bertpre.corpus.tables import read_rows
 from bertpre.errors import ConfigError, CorpusError
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ def read_documents(
     records = read_records(
         inputs, options, kmer=kmer, report=report, on_progress=on_progress, is_quiet=is_quiet
     )
-    return _group(records)
+    return _group_by_document(records)
 
 
 def read_records(
@@ -106,17 +107,24 @@ def read_records(
         _check_pairs(files, options)
     decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
     sizes = [file.size() for file in files]
-    readings = 1 if options.dedup == "none" else 2
+    num_readings = 1 if options.dedup == "none" else 2
     for file, size in zip(files, sizes, strict=True):
-        if size is None and readings == 2:
+        if size is None and num_readings == 2:
             raise CorpusError(
                 f"{file.path}: a pipe can be read once only, and --dedup reads the text twice",
                 "write the text to a file first",
             )
-    total = None if None in sizes else readings * sum(size or 0 for size in sizes)
-    meter = _Meter(total, on_progress)
+    total = None if None in sizes else num_readings * sum(size or 0 for size in sizes)
+    done = 0
+
+    def count_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        if on_progress is not None:
+            on_progress(done, total)
+
     report = report or CorpusReport()
-    return _read(files, _Source(options, decoding, report, meter, [], quiet=is_quiet), kmer)
+    return _read(files, _Reading(options, decoding, report, count_bytes, [], is_quiet), kmer)
 
 
 def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
@@ -139,117 +147,62 @@ def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
             )
 
 
-class _Source(NamedTuple):
+class _Reading(NamedTuple):
     """What reading any file needs."""
 
     options: TextOptions
     decoding: Decoding
     report: CorpusReport
-    meter: "_Meter"
+    on_bytes: Callable[[int], None]
     last_bad: list[CorpusError]  # at most one: why the last unusable record was so
-    quiet: bool  # whether warnings would repeat those of another reading
+    is_quiet: bool  # whether warnings would repeat those of another reading
 
     def count_bad_bytes(self, count: int) -> None:
         self.report.bad_bytes += count
 
 
-class _Meter:
-    """Adds up the bytes read over all files."""
-
-    def __init__(
-        self, total: int | None, on_progress: Callable[[int, int | None], None] | None
-    ) -> None:
-        self._done = 0
-        self._total = total
-        self._on_progress = on_progress
-
-    def add(self, count: int) -> None:
-        self._done += count
-        if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
-
-
-def _read(files: Sequence[InputFile], source: _Source, kmer: Kmer | None) -> Iterator[Record]:
-    options, report = source.options, source.report
+def _read(files: Sequence[InputFile], reading: _Reading, kmer: Kmer | None) -> Iterator[Record]:
+    options, report = reading.options, reading.report
     counter = SentenceCounter(report)
-    with contextlib.ExitStack() as stack:
-        repeats = None
-        if options.dedup != "none":
-            folder = Path(stack.enter_context(temporary_folder()))
-            first = source._replace(report=CorpusReport(), last_bad=[], quiet=True)
-            lines = _lines(files, first)
-            is_of_lines = options.dedup == "lines"
-            repeats = Repeats(_line_hashes(lines) if is_of_lines else _hashes(lines), folder)
-        lines = _counted(_lines(files, source), report)
-        if repeats is not None:
-            lines = _without(repeats, lines, options.dedup, report)
-        sentences = cut_sentences(lines, options.sentences, language=options.language, kmer=kmer)
-        for record in _cut_long_documents(sentences, report):
-            counter.add(record)
-            yield record
+    lines = _count_lines(_read_lines_of(files, reading), report)
+    if options.dedup != "none":
+        first = reading._replace(report=CorpusReport(), last_bad=[], is_quiet=True)
+        lines = remove_repeats(lines, _read_lines_of(files, first), options.dedup, report)
+    sentences = cut_sentences(lines, options.sentences, language=options.language, kmer=kmer)
+    for record in _cut_long_documents(sentences, report):
+        counter.add(record)
+        yield record
     counter.finish()
     hint = "check the files, and --format and --text-column"
     if report.documents == 0:
         shown = ", ".join(str(file.path) for file in files[:3]) + (", …" if files[3:] else "")
         bad = ""
         if report.bad_records:
-            bad = f", {report.bad_records:,} unusable records (the last: {source.last_bad[0]})"
+            bad = f", {report.bad_records:,} unusable records (the last: {reading.last_bad[0]})"
         raise CorpusError(f"no text in the input: found only blank lines{bad} in {shown}", hint)
     usable = report.documents + report.removed_documents + report.empty_documents
     if report.bad_records > max(usable, _BAD_RECORDS_PASSED_OVER):
         raise CorpusError(
             f"most records cannot be used: {report.bad_records:,}, beside {report.documents:,} "
-            f"that can; the last: {source.last_bad[0]}",
+            f"that can; the last: {reading.last_bad[0]}",
             hint,
         )
-    if not source.quiet:
+    if not reading.is_quiet:
         warn_of_duplicates(report, options)
 
 
-def _lines(files: Sequence[InputFile], source: _Source) -> Iterator[Record]:
+def _read_lines_of(files: Sequence[InputFile], reading: _Reading) -> Iterator[Record]:
     for file in files:
         read = _txt_records if file.format == "txt" else _table_records
-        yield from read(file, source)
+        yield from read(file, reading)
 
 
-def _counted(lines: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
+def _count_lines(lines: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
     counter = LineCounter(report)
     for line in lines:
         counter.add(line)
         yield line
     counter.finish()
-
-
-def _line_hashes(lines: Iterable[Record]) -> Iterator[bytes]:
-    return (hash_text(line.text) for line in lines)
-
-
-def _hashes(lines: Iterable[Record]) -> Iterator[bytes]:
-    """Hash each document: the hashes of its lines, one after another."""
-    digest = b""
-    for line in lines:
-        if line.starts_document and digest:
-            yield digest
-            digest = b""
-        digest = hash_text(f"{digest.hex()} {line.text}")
-    if digest:
-        yield digest
-
-
-def _without(
-    repeats: Repeats, lines: Iterable[Record], dedup: str, report: CorpusReport
-) -> Iterator[Record]:
-    document, starts = -1, False
-    for place, line in enumerate(lines):
-        document += line.starts_document
-        report.removed_documents += starts and line.starts_document  # of which no line stayed
-        starts = starts or line.starts_document  # the first line that stays starts the document
-        if repeats[place if dedup == "lines" else document]:
-            report.removed_lines += 1
-        else:
-            yield line._replace(starts_document=starts)
-            starts = False
-    report.removed_documents += starts
 
 
 def _cut_long_documents(records: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
@@ -264,15 +217,15 @@ def _cut_long_documents(records: Iterable[Record], report: CorpusReport) -> Iter
         yield record
 
 
-def _txt_records(file: InputFile, source: _Source) -> Iterator[Record]:
-    options = source.options
+def _txt_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
+    options = reading.options
     name = str(file.path)
     starts = True
     lines = read_lines(
         file.path,
-        decoding=source.decoding,
-        on_bytes=source.meter.add,
-        on_bad_bytes=source.count_bad_bytes,
+        decoding=reading.decoding,
+        on_bytes=reading.on_bytes,
+        on_bad_bytes=reading.count_bad_bytes,
     )
     for number, line in enumerate(lines, start=1):
         if line.isspace():
@@ -281,25 +234,24 @@ def _txt_records(file: InputFile, source: _Source) -> Iterator[Record]:
         yield Record(line.removesuffix("\n").removesuffix("\r"), name, number, starts)
         starts = options.document == "line"
     if options.document == "file" and starts:
-        source.report.empty_documents += 1
+        reading.report.empty_documents += 1
 
 
-def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
-    options, report = source.options, source.report
+def _table_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
+    options, report = reading.options, reading.report
     found_text = report.longest_record > 0  # in an earlier file
 
     def skip(error: CorpusError) -> None:
         report.bad_records += 1
-        source.last_bad[:] = [error]
+        reading.last_bad[:] = [error]
         if not found_text and report.bad_records >= _RECORDS_BEFORE_GIVING_UP:
             raise CorpusError(
                 f"none of the first {report.bad_records:,} records can be used; the last: {error}",
                 "check --format and --text-column",
             )
-        if report.bad_records <= _WARNINGS_SHOWN and not source.quiet:
+        if report.bad_records <= _WARNINGS_SHOWN and not reading.is_quiet:
             log.warning("skipped: %s", error)
 
-    name = str(file.path)
     columns = [options.text_column]
     if options.pair_column is not None:
         columns.append(options.pair_column)
@@ -309,16 +261,20 @@ def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
         header=options.header,
         columns=columns,
         quoting=options.quoting,
-        decoding=source.decoding,
-        on_bytes=source.meter.add,
-        on_bad_bytes=source.count_bad_bytes,
+        decoding=reading.decoding,
+        on_bytes=reading.on_bytes,
+        on_bad_bytes=reading.count_bad_bytes,
         on_bad_row=skip,
     )
+    name = str(file.path)
     for line, cells in rows:
         found_text = True
         starts = True
-        # A side of a pair is one sentence, however many lines it has.
-        for sentence in cells[0].split("\n") if len(cells) == 1 else map(_in_one_line, cells):
+        if options.pair_column is None:
+            sentences = cells[0].split("\n")
+        else:  # a side of a pair is one sentence, however many lines it has
+            sentences = [cell.replace("\n", " ") for cell in cells]
+        for sentence in sentences:
             if sentence and not sentence.isspace():
                 yield Record(sentence.removesuffix("\r"), name, line, starts)
                 starts = False
@@ -326,11 +282,7 @@ def _table_records(file: InputFile, source: _Source) -> Iterator[Record]:
             report.empty_documents += 1
 
 
-def _in_one_line(cell: str) -> str:
-    return " ".join(cell.split("\n"))
-
-
-def _group(records: Iterator[Record]) -> Iterator[Document]:
+def _group_by_document(records: Iterator[Record]) -> Iterator[Document]:
     sentences: list[str] = []
     source, line = "", 0
     for record in records:

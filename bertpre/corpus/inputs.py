@@ -1,4 +1,7 @@
-"""Which files the inputs of a command name: files, folders, patterns, standard input."""
+"""Which files the inputs of a command name, and what the name of each says about its format.
+
+Inputs are files, folders, patterns, or standard input.
+"""
 
 import glob
 import logging
@@ -8,12 +11,23 @@ from typing import Literal, NamedTuple
 
 from bertpre.artefacts import MANIFEST, is_artefact
 from bertpre.corpus.files import STDIN
-from bertpre.corpus.tables import FileFormat, format_by_name, is_json_by_name
 from bertpre.errors import CorpusError
 
 log = logging.getLogger(__name__)
 
-_NAMES = (
+TableFormat = Literal["jsonl", "csv", "tsv", "parquet"]
+FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet"]
+
+_FORMATS: dict[str, FileFormat] = {
+    ".txt": "txt",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+_EXPECTED_NAMES = (
     "names that end in .txt, .jsonl, .csv, .tsv or .parquet (or one of these and .gz, .bz2, "
     ".xz or .zst)"
 )
@@ -29,6 +43,34 @@ class InputFile(NamedTuple):
         """Return its bytes on disk; None for a pipe, which does not know."""
         # Standard input may be a file, but the place in it is not ours to go back to.
         return self.path.stat().st_size if self.path != STDIN and self.path.is_file() else None
+
+
+def format_by_name(path: Path) -> FileFormat | None:
+    """Tell a file's format by its suffix, the one before ``.gz``; None if it is unknown."""
+    return _FORMATS.get(_suffix(path))
+
+
+def table_format(path: Path, asked: Literal["auto"] | TableFormat) -> TableFormat:
+    """Settle the format of a table.
+
+    Raises:
+        CorpusError: ``asked`` is "auto" and the file name does not tell.
+    """
+    if asked != "auto":
+        return asked
+    found = format_by_name(path)
+    if found is None or found == "txt":
+        raise CorpusError(
+            f"{path}: the name does not say which kind of table it is; expected a name that ends "
+            "in .tsv, .csv, .jsonl or .parquet (or one of the first three and .gz)",
+            "rename it, or state the format",
+        )
+    return found
+
+
+def _suffix(path: Path) -> str:
+    name = Path(path.name.lower())
+    return Path(name.stem if name.suffix in _COMPRESSIONS else name).suffix
 
 
 def find_files(
@@ -54,7 +96,7 @@ def find_files(
         raise TypeError(
             f"inputs: expected a list of files and folders, found the one name {inputs!r}"
         )
-    files = [file for given in inputs for file in _find(given, format, is_quiet=is_quiet)]
+    files = [file for given in inputs for file in _find_input(given, format, is_quiet=is_quiet)]
     seen: set[Path] = set()
     for file in files:
         if file.path == STDIN:
@@ -69,7 +111,7 @@ def find_files(
     return files
 
 
-def _find(
+def _find_input(
     given: str | Path, format: Literal["auto"] | FileFormat, *, is_quiet: bool
 ) -> list[InputFile]:
     if given == "-":
@@ -91,7 +133,7 @@ def _find(
 def _as_file(path: Path, format: Literal["auto"] | FileFormat) -> InputFile:
     if format != "auto":
         return InputFile(path, format)
-    if is_json_by_name(path):
+    if _suffix(path) == ".json":
         raise CorpusError(
             f"{path}: is JSON by its name, which may be one object a line or one large value",
             "state --format jsonl if each line is an object; else turn it into such lines",
@@ -102,7 +144,7 @@ def _as_file(path: Path, format: Literal["auto"] | FileFormat) -> InputFile:
 def _find_in_folder(
     folder: Path, format: Literal["auto"] | FileFormat, *, is_quiet: bool
 ) -> list[InputFile]:
-    found, passed_over, hidden = [], [], []
+    found, unknown, hidden = [], [], []
     paths = sorted(folder.rglob("*"))
     # A tokenizer made beside the text has a vocab.txt, which is none of the text.
     own = {
@@ -115,42 +157,37 @@ def _find_in_folder(
             f"{folder}: is a folder that bertpre made, not text",
             "name the text; for parts of a corpus pass --merge, for a data folder --tokens",
         )
-    outermost = [path for path in sorted(own) if own.isdisjoint(path.parents)]
+    warn = log.debug if is_quiet else log.warning
     for path in paths:
-        if path.is_symlink() and not path.is_file() and not is_quiet:
+        if path.is_symlink() and not path.is_file():
             # Not followed, since a link may lead back to where it stands.
-            log.warning("%s: passed over, a link to a folder or to nothing; name it itself", path)
+            warn("%s: passed over, a link to a folder or to nothing; name it itself", path)
         if not path.is_file() or not own.isdisjoint(path.parents):
             continue
         if _is_hidden(path, folder):
             is_unfinished = any(p.startswith(".") and p.endswith(".partial") for p in path.parts)
             if format_by_name(path) is not None and not is_unfinished:
                 hidden.append(path)
-            continue
-        if format == "auto" and format_by_name(path) is None:
-            passed_over.append(path)
+        elif format == "auto" and format_by_name(path) is None:
+            unknown.append(path)
         else:
             found.append(_as_file(path, format))
-    if outermost and not is_quiet:
-        log.warning(
-            "%s: passed over folders that bertpre made: %d, such as %s",
-            folder,
-            len(outermost),
-            outermost[0],
-        )
-    if hidden and not is_quiet:
-        log.warning("%s: passed over hidden files: %d, such as %s", folder, len(hidden), hidden[0])
-    if passed_over and not is_quiet:
-        log.warning(
-            "%s: passed over files whose names do not tell their format: %d, such as %s; "
-            "--format txt reads every file as text",
-            folder,
-            len(passed_over),
-            passed_over[0],
-        )
+    outermost = [path for path in sorted(own) if own.isdisjoint(path.parents)]
+    for passed_over, what, hint in (
+        (outermost, "folders that bertpre made", ""),
+        (hidden, "hidden files", ""),
+        (
+            unknown,
+            "files whose names do not tell their format",
+            "; --format txt reads every file as text",
+        ),
+    ):
+        if passed_over:
+            count, example = len(passed_over), passed_over[0]
+            warn("%s: passed over %s: %d, such as %s%s", folder, what, count, example, hint)
     if not found:
         raise CorpusError(
-            f"{folder}: no text files in this folder; expected {_NAMES}",
+            f"{folder}: no text files in this folder; expected {_EXPECTED_NAMES}",
             "state the --format, so that every file is read",
         )
     return found

@@ -1,42 +1,31 @@
 """Rows of parquet files, with the package pyarrow, which is optional."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from bertpre.corpus.row_error import RowError, join_items
 from bertpre.errors import CorpusError
 
 _ROWS_AT_ONCE = 1024
 
 
-class _Column(NamedTuple):
-    way: list[str]  # its name, and those of the fields inside it
-    separator: str | None  # between the items of a list
-
-
 def read_parquet(
-    path: Path,
-    names: Sequence[str],
-    *,
-    on_bytes: Callable[[int], None] | None = None,
-    separators: Mapping[str, str] | None = None,
-) -> Iterator[tuple[int, tuple[str, ...] | RowError]]:
+    path: Path, names: Sequence[str], *, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """Read columns of a parquet file, a batch of rows in memory at a time.
 
     Args:
         path: the file.
         names: columns, or numbers from 1; a field inside another is ``outer.inner``.
         on_bytes: told how many bytes of the file each batch stands for.
-        separators: for columns whose lists become one cell, what to put between the items.
 
     Yields:
-        The row's number from 1, and its cells, numbers written out; or the error of a row without
-        text or number in one of them.
+        The row's number from 1, and the name and value of each column. Numbers are written out, in
+        lists too; what is neither text nor number stays as it is.
 
     Raises:
         CorpusError: pyarrow is missing, the file is damaged, or a column is missing.
@@ -54,17 +43,19 @@ def read_parquet(
         raise CorpusError(f"{path}: a parquet file cannot come from a pipe", "name the file")
     try:
         with parquet.ParquetFile(path) as file:
-            columns = [
-                _Column(_find(path, file.schema_arrow, name), (separators or {}).get(name))
-                for name in names
-            ]
-            tops = list(dict.fromkeys(column.way[0] for column in columns))
+            columns = [_find_column(path, file.schema_arrow, name) for name in names]
+            found = [".".join(column) for column in columns]
+            outermost = list(dict.fromkeys(column for column, *_ in columns))
             size, total, number = path.stat().st_size, file.metadata.num_rows, 0
-            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=tops):
-                read = {top: batch.column(top).to_pylist() for top in tops}
-                for row in range(batch.num_rows):
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=outermost):
+                read = {column: batch.column(column).to_pylist() for column in outermost}
+                values = [
+                    [_inner_value(value, fields) for value in read[column]]
+                    for column, *fields in columns
+                ]
+                for row in zip(*values, strict=True):
                     number += 1
-                    yield number, _cells(path, number, read, row, columns)
+                    yield number, list(zip(found, row, strict=True))
                 if on_bytes is not None:
                     before = number - batch.num_rows
                     on_bytes(size * number // total - size * before // total)
@@ -74,8 +65,8 @@ def read_parquet(
         ) from error
 
 
-def _find(path: Path, schema: Any, name: str) -> list[str]:
-    """Return the way to a column: its name, and those of the fields inside it."""
+def _find_column(path: Path, schema: Any, name: str) -> list[str]:
+    """Return a column's name, and those of the fields inside it that lead to the values."""
     if name in schema.names:
         return [name]
     first, *inner = name.split(".")
@@ -87,37 +78,13 @@ def _find(path: Path, schema: Any, name: str) -> list[str]:
     raise CorpusError(f"{path}: no column {name!r}; found {shown}", "name one of these")
 
 
-def _cells(
-    path: Path,
-    number: int,
-    read: dict[str, list[Any]],
-    row: int,
-    columns: Sequence[_Column],
-) -> tuple[str, ...] | RowError:
-    def fault(problem: str) -> RowError:
-        return RowError.at(path, number, problem, unit="row")
-
-    cells = []
-    for (top, *inner), separator in columns:
-        name, value = ".".join([top, *inner]), read[top][row]
-        for part in inner:
-            value = value.get(part) if isinstance(value, dict) else None
-        if isinstance(value, list) and separator is not None:
-            try:
-                value = join_items(fault, f"column {name!r}", map(_text, value), separator)
-            except RowError as error:
-                return error
-        text = _text(value)
-        if not isinstance(text, str):
-            kind = "null" if value is None else type(value).__name__
-            if isinstance(value, float):
-                kind = str(value)  # nan, inf
-            return fault(f"column {name!r}: expected text, found {kind}")
-        cells.append(text)
-    return tuple(cells)
+def _inner_value(value: Any, fields: Sequence[str]) -> Any:
+    for field in fields:
+        value = value.get(field) if isinstance(value, dict) else None
+    return list(map(_write_number, value)) if isinstance(value, list) else _write_number(value)
 
 
-def _text(value: Any) -> Any:
+def _write_number(value: Any) -> Any:
     """Write a number as people do; what is no number stays as it is."""
     if isinstance(value, bool):
         return "true" if value else "false"  # as in JSON

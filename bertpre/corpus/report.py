@@ -1,12 +1,15 @@
 """What reading a corpus found: counts for the manifest, and warnings with the way out."""
 
+import hashlib
 import logging
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from bertpre.config.schema import TextOptions
-from bertpre.corpus.duplicates import DistinctSketch, hash_bytes, hash_text
 from bertpre.corpus.sentences import Record
 
 log = logging.getLogger(__name__)
@@ -15,6 +18,9 @@ _DUPLICATES_WARNED = 0.2
 # Lengths from here on are counted by their first three digits, so that memory is bounded.
 _EXACT_LENGTH = 1000
 _COUNTED_TOGETHER = 1000
+_SKETCH_HASHES = 1 << 16
+_HASHES_COUNTED_TOGETHER = 1 << 12
+HASH_BYTES = 16
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # White space of a line is no control character; the marks that give text a direction are none.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -58,11 +64,54 @@ class CorpusReport:
     document_length_quantiles: tuple[int, ...] = ()
 
 
-class LineCounter:
-    """Looks at each line as the files hold it.
+def hash_text(text: str) -> bytes:
+    """Return `HASH_BYTES` bytes that are equal for equal texts."""
+    # JSON can hold half of a surrogate pair.
+    return _hash_bytes(text.encode("utf-8", "surrogatepass"))
 
-    At a document's lines together, or at some of a long one's, which takes half of the time.
+
+def _hash_bytes(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=HASH_BYTES).digest()
+
+
+class DistinctSketch:
+    """Estimates the share of values that repeat an earlier one; exact up to 65,536 of them.
+
+    Keeps the hashes that end in so many zero bits, and one bit more whenever they are too many.
+
+    Source: Wegman's adaptive sampling, Flajolet 1990.
     """
+
+    def __init__(self) -> None:
+        self._kept: set[int] = set()
+        self._mask = 0
+        self._total = 0
+        self._waiting: list[bytes] = []
+
+    def add(self, digests: Iterable[bytes]) -> None:
+        """Count values by their hashes."""
+        self._waiting.extend(digests)
+        if len(self._waiting) >= _HASHES_COUNTED_TOGETHER:
+            self._count()
+
+    def _count(self) -> None:
+        numbers = np.frombuffer(b"".join(self._waiting), "<u8")[::2]
+        self._total += len(numbers)
+        self._waiting.clear()
+        self._kept.update(numbers[numbers & np.uint64(self._mask) == 0].tolist())
+        while len(self._kept) > _SKETCH_HASHES:
+            self._mask = 2 * self._mask + 1
+            self._kept = {number for number in self._kept if not number & self._mask}
+
+    def repeated_share(self) -> float:
+        """Return the share of values that are not the first of their kind."""
+        self._count()
+        distinct = len(self._kept) * (self._mask + 1)
+        return max(0.0, 1 - distinct / self._total) if self._total else 0.0
+
+
+class LineCounter:
+    """Looks at each line as the files hold it, many of a document's lines at once for speed."""
 
     def __init__(self, report: CorpusReport) -> None:
         self._report = report
@@ -92,7 +141,7 @@ class LineCounter:
                 report.control_characters += len(_CONTROLS.findall(text))
         digests = list(map(hash_text, texts))
         self._lines.add(digests)
-        self._document = hash_bytes(self._document + b"".join(digests))
+        self._document = _hash_bytes(self._document + b"".join(digests))
         texts.clear()
 
     def _close_document(self) -> None:
@@ -126,19 +175,19 @@ class SentenceCounter:
     def finish(self) -> None:
         """Write the quantiles into the report."""
         self._close_document()
-        self._report.sentence_length_quantiles = _quantiles(self._lengths)
-        self._report.document_length_quantiles = _quantiles(self._sizes)
+        self._report.sentence_length_quantiles = quantiles(self._lengths)
+        self._report.document_length_quantiles = quantiles(self._sizes)
 
     def _count(self) -> None:
         self._report.sentences += len(self._waiting)
         self._report.characters += sum(self._waiting)
-        self._lengths.update(map(_rounded, self._waiting))
+        self._lengths.update(map(_round_down, self._waiting))
         self._waiting.clear()
 
     def _close_document(self) -> None:
         self._count()
         if self._size:
-            self._sizes[_rounded(self._size)] += 1
+            self._sizes[_round_down(self._size)] += 1
             self._report.one_sentence_documents += self._size == 1
         self._size = 0
 
@@ -166,20 +215,21 @@ def warn_of_duplicates(report: CorpusReport, options: TextOptions) -> None:
     )
 
 
-def _rounded(length: int) -> int:
+def _round_down(length: int) -> int:
     if length < _EXACT_LENGTH:
         return length
     unit: int = 10 ** (len(str(length)) - 3)
     return length // unit * unit
 
 
-def _quantiles(counts: Counter[int]) -> tuple[int, ...]:
-    total, found = counts.total(), []
-    seen, lengths = 0, iter(sorted(counts.items()))
-    length = 0
-    for quantile in QUANTILES:
-        while seen < quantile * total:
-            length, count = next(lengths)
-            seen += count
-        found.append(length)
-    return tuple(found)
+def quantiles(counts: Counter[int]) -> tuple[int, ...]:
+    """Return for each of `QUANTILES` the smallest value with that share of all at or below it.
+
+    Args:
+        counts: how often each value occurs; without any, the quantiles are 0.
+    """
+    if not counts:
+        return (0,) * len(QUANTILES)
+    values, times = zip(*sorted(counts.items()), strict=True)
+    places = np.searchsorted(np.cumsum(times), np.array(QUANTILES) * sum(times))
+    return tuple(values[place] for place in places)

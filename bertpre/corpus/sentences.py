@@ -9,8 +9,8 @@ from bertpre.config.notation import Kmer
 # A block is split at a time: the library's cost grows with the square of the sentences in a text.
 _BLOCK_CHARACTERS = 2000
 
-# Text without spaces between words counts by its Han characters.
-_TOKEN = re.compile(r"[一-龥]|[^\s一-龥]+")
+# A word, or a Han character: text without spaces between words counts by these.
+WORD_OR_HAN = re.compile(r"[一-龥]|[^\s一-龥]+")
 
 
 class Record(NamedTuple):
@@ -92,44 +92,32 @@ def _count_tokens(word: str, kmer: Kmer | None) -> int:
 
 
 def _windows(records: Iterable[Record], width: int, kmer: Kmer | None) -> Iterator[Record]:
-    parts: list[str] = []
-    first: Record | None = None  # the line that the window starts in
-    count = 0
-    starts = True
-
-    def window() -> Record:
-        assert first is not None
-        return first._replace(text=" ".join(parts), starts_document=starts)
-
+    parts: list[str] = []  # of the window, one from each line so far
+    count, starts = 0, True
+    first = Record("", "", 0, True)  # the line that the window starts in
     for record in records:
         if record.starts_document:
             if parts:
-                yield window()
-            parts, first, count, starts = [], None, 0, True
-        begin = end = 0
-        for token in _TOKEN.finditer(record.text):
+                yield first._replace(text=" ".join(parts), starts_document=starts)
+            parts, count, starts = [], 0, True
+        begin = end = 0  # of the window's part of this line
+        for token in WORD_OR_HAN.finditer(record.text):
             tokens = _count_tokens(token[0], kmer)
             if count and count + tokens > width:  # k-mers of one sequence stay together
                 if end > begin:
                     parts.append(record.text[begin:end])
-                yield window()
-                parts, first, count, starts = [], None, 0, False
-                begin = end
-            if first is None:
+                yield first._replace(text=" ".join(parts), starts_document=starts)
+                parts, count, starts, begin = [], 0, False, end
+            if count == 0:
                 first = record
             if begin == end:
                 begin = token.start()
             end = token.end()
             count += tokens
-            if count >= width:
-                parts.append(record.text[begin:end])
-                yield window()
-                parts, first, count, starts = [], None, 0, False
-                begin = end
         if end > begin:
             parts.append(record.text[begin:end])
     if parts:
-        yield window()
+        yield first._replace(text=" ".join(parts), starts_document=starts)
 
 
 def cut_sequence(sequence: str, kmer: Kmer) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Rows of tables on disk, one at a time.
+"""Rows of tables on disk, one at a time, and what is wrong with the rows that cannot be used.
 
 Serves corpora and the labelled tables of finetuning alike. Every cell is text; nothing is guessed
 to be a number, a date or a missing value.
@@ -7,28 +7,18 @@ to be a number, a date or a missing value.
 import functools
 import itertools
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from bertpre.corpus.delimited import Quoting, read_delimited
-from bertpre.corpus.files import COMPRESSION_SUFFIXES, Decoding, read_lines
+from bertpre.corpus.decoding import Decoding
+from bertpre.corpus.delimited import Quoting, count_columns, find_column, read_delimited
+from bertpre.corpus.files import read_lines
+from bertpre.corpus.inputs import TableFormat
 from bertpre.corpus.parquet import read_parquet
-from bertpre.corpus.row_error import Fault, RowError, join_items, shorten
-from bertpre.errors import CorpusError
+from bertpre.errors import CorpusError, shorten
 
-TableFormat = Literal["jsonl", "csv", "tsv", "parquet"]
-FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet"]
-
-_SUFFIXES: dict[str, FileFormat] = {
-    ".txt": "txt",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
+_Raw = TypeVar("_Raw")
 
 
 class Row(NamedTuple):
@@ -38,39 +28,34 @@ class Row(NamedTuple):
     cells: tuple[str, ...]
 
 
-def format_by_name(path: Path) -> FileFormat | None:
-    """Tell a file's format by its suffix, the one before ``.gz``; None if it is unknown."""
-    return _SUFFIXES.get(_suffix(path))
+class ListCell(str):
+    """A list written as one cell, which still says that it was one."""
 
 
-def is_json_by_name(path: Path) -> bool:
-    """Tell whether a name ends in ``.json``, before ``.gz`` and the like."""
-    return _suffix(path) == ".json"
+class RowError(CorpusError):
+    """A row that cannot be used.
 
-
-def _suffix(path: Path) -> str:
-    name = Path(path.name.lower())
-    return Path(name.stem if name.suffix in COMPRESSION_SUFFIXES else name).suffix
-
-
-def table_format(
-    path: Path, asked: Literal["auto", "jsonl", "csv", "tsv", "parquet"]
-) -> TableFormat:
-    """Settle the format of a table.
-
-    Raises:
-        CorpusError: ``asked`` is "auto" and the file name does not tell.
+    Attributes:
+        line: where it starts, from 1; in parquet, its number.
+        problem: what is wrong with it, without saying where.
     """
-    if asked != "auto":
-        return asked
-    found = format_by_name(path)
-    if found is None or found == "txt":
-        raise CorpusError(
-            f"{path}: the name does not say which kind of table it is; expected a name that ends "
-            "in .tsv, .csv, .jsonl or .parquet (or one of the first three and .gz)",
-            "rename it, or state the format",
-        )
-    return found
+
+    line: int
+    problem: str
+
+    @classmethod
+    def at(
+        cls, path: Path, line: int, problem: str, hint: str | None = None, *, unit: str = "line"
+    ) -> "RowError":
+        """Say where in which file a problem is."""
+        # No __init__ of its own: errors cross process borders by the arguments of their base.
+        error = cls(f"{path}: {unit} {line}: {problem}", hint)
+        error.line, error.problem = line, problem
+        return error
+
+
+# Makes the error of one row: from what is wrong with it, and a hint.
+_Fault = Callable[..., RowError]
 
 
 def read_rows(
@@ -98,9 +83,8 @@ def read_rows(
         columns: names, or numbers from 1; a number that is also a name in the header is the name.
             A jsonl field inside another is ``outer.inner``.
         quoting: what a quote means in csv and tsv; see `read_delimited`.
-        decoding: how bytes become text; see `read_lines`.
-        on_bytes: see `read_lines`.
-        on_bad_bytes: see `read_lines`.
+        decoding: how bytes become text.
+        on_bytes, on_bad_bytes: see `read_lines`.
         on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
             then skipped; without it, the error is raised.
         on_bad_width: the same for csv and tsv rows of too few or too many cells.
@@ -114,47 +98,88 @@ def read_rows(
     names = [str(column) for column in columns]
     separators = {str(name): value for name, value in (list_separators or {}).items()}
     if format == "parquet":
-        cells_of_rows = read_parquet(path, names, on_bytes=on_bytes, separators=separators)
-        yield from _usable(cells_of_rows, on_bad_row)
+        values = read_parquet(path, names, on_bytes=on_bytes)
+
+        def cells_of_values(fault: _Fault, row: list[tuple[str, Any]]) -> tuple[str, ...]:
+            return tuple(
+                _make_cell(fault, f"column {found!r}", value, separators.get(name))
+                for name, (found, value) in zip(names, row, strict=True)
+            )
+
+        yield from _usable_rows(path, values, cells_of_values, on_bad_row, unit="row")
         return
     lines = read_lines(path, decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
     if format == "jsonl":
-        yield from _usable(_json_rows(path, lines, names, separators), on_bad_row)
+        objects = ((n, line) for n, line in enumerate(lines, start=1) if line.strip())
+        json_cells = functools.partial(_json_cells, names=names, separators=separators)
+        yield from _usable_rows(path, objects, json_cells, on_bad_row)
         return
-    raw_rows = read_delimited(path, lines, format=format, quoting=quoting)
-    first = next((row for row in raw_rows if row[1]), None)
+    rows = read_delimited(path, lines, format=format, quoting=quoting)
+    yield from _delimited_rows(
+        path, rows, columns, format=format, header=header, on_bad_width=on_bad_width
+    )
+
+
+def _delimited_rows(
+    path: Path,
+    rows: Iterator[tuple[int, list[str]]],
+    columns: Sequence[str | int],
+    *,
+    format: str,
+    header: bool,
+    on_bad_width: Callable[[RowError], None] | None,
+) -> Iterator[Row]:
+    first = next((row for row in rows if row[1]), None)
     if first is None:
         return
-    width = len(first[1])
-    places = [_place(path, column, first[1] if header else None, format) for column in columns]
-    rows = raw_rows if header else itertools.chain([first], raw_rows)
+    start, header_cells = first
+    places = [
+        find_column(path, column, header_cells if header else None, format) for column in columns
+    ]
+    if not header:
+        rows = itertools.chain([first], rows)
     separator = "comma" if format == "csv" else "tab"
-    for line, cells in _without_blank_lines(rows, width):
-        error: RowError | None = None
-        if len(cells) <= max(places):
-            error = RowError.at(
-                path,
-                line,
-                f"found {_count(len(cells), 'column')}, expected at least {max(places) + 1}: "
+    width = len(header_cells)
+    fewest = max(places) + 1
+
+    def pick(fault: _Fault, cells: list[str]) -> tuple[str, ...]:
+        if len(cells) < fewest:
+            raise fault(
+                f"found {count_columns(len(cells))}, expected at least {fewest}: "
                 f"{shorten(cells[0])}",
                 f"check that the columns are separated by {separator}s, and the format",
             )
         # What is left of a text that holds a separator would be lost without a word.
-        elif any(cells[width:]):
-            error = RowError.at(
-                path,
-                line,
-                f"found {_count(len(cells), 'column')}, expected {width} as in line {first[0]}: "
+        if any(cells[width:]):
+            raise fault(
+                f"found {count_columns(len(cells))}, expected {width} as in line {start}: "
                 f"{shorten(cells[0])}",
                 f"a {separator} inside a text divides it: quote such cells and read them with "
                 "--quoting csv, or replace it",
             )
-        if error is None:
-            yield Row(line, tuple(cells[place] for place in places))
-        elif on_bad_width is None:
-            raise error
+        return tuple([cells[place] for place in places])
+
+    yield from _usable_rows(path, _without_blank_lines(rows, width), pick, on_bad_width)
+
+
+def _usable_rows(
+    path: Path,
+    rows: Iterable[tuple[int, _Raw]],
+    make_cells: Callable[[_Fault, _Raw], tuple[str, ...]],
+    on_bad_row: Callable[[RowError], None] | None,
+    *,
+    unit: str = "line",
+) -> Iterator[Row]:
+    """Turn numbered rows into cells; report those that cannot be used, or raise their error."""
+    for number, raw in rows:
+        try:
+            cells = make_cells(functools.partial(RowError.at, path, number, unit=unit), raw)
+        except RowError as error:
+            if on_bad_row is None:
+                raise
+            on_bad_row(error)
         else:
-            on_bad_width(error)
+            yield Row(number, cells)
 
 
 def _without_blank_lines(
@@ -171,70 +196,8 @@ def _without_blank_lines(
             blank.append(line)
 
 
-def _usable(
-    rows: Iterator[tuple[int, tuple[str, ...] | RowError]],
-    on_bad_row: Callable[[RowError], None] | None,
-) -> Iterator[Row]:
-    for number, cells in rows:
-        if not isinstance(cells, RowError):
-            yield Row(number, cells)
-        elif on_bad_row is None:
-            raise cells
-        else:
-            on_bad_row(cells)
-
-
-def _place(path: Path, column: str | int, names: list[str] | None, format: str) -> int:
-    if names is not None and str(column) in names:
-        if names.count(str(column)) > 1:
-            raise CorpusError(
-                f"{path}: line 1: {names.count(str(column))} columns are called {column!r}",
-                "give the column's number, from 1",
-            )
-        return names.index(str(column))
-    if isinstance(column, int) and 1 <= column <= (sys.maxsize if names is None else len(names)):
-        return column - 1
-    if names is None:
-        raise CorpusError(
-            f"{path}: without a header line there is no column {column!r}",
-            "give the column's number, from 1",
-        )
-    shown = ", ".join(shorten(name) for name in names[:20])
-    hint = (
-        "name one of these with --text-column and the like; or, if line 1 is no header, pass "
-        "--no-header and give the column's number"
-    )
-    if len(names) == 1 and format == "csv" and "\t" in names[0]:
-        hint = "line 1 holds tabs: state --format tsv"
-    elif len(names) == 1 and format == "tsv" and "," in names[0]:
-        hint = "line 1 holds commas: state --format csv"
-    elif any("\r" in name for name in names):
-        hint = "the lines end in CR alone: write LF for it"
-    elif len(names) == 1 and "\\t" in names[0]:
-        hint = "line 1 holds a backslash and a t in place of tabs: write tabs"
-    elif len(names) == 1 and ";" in names[0]:
-        hint = "line 1 holds semicolons: separate the columns by tabs or commas"
-    elif all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
-        hint = "the names are in quotes: read them with --quoting csv"
-    raise CorpusError(
-        f"{path}: line 1: no column {column!r}; found {_count(len(names), 'column')}: {shown}", hint
-    )
-
-
-def _json_rows(
-    path: Path, lines: Iterator[str], names: Sequence[str], separators: Mapping[str, str]
-) -> Iterator[tuple[int, tuple[str, ...] | RowError]]:
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                fault = functools.partial(RowError.at, path, number)
-                yield number, _json_cells(fault, line, names, separators)
-            except RowError as error:
-                yield number, error
-
-
 def _json_cells(
-    fault: Fault, line: str, names: Sequence[str], separators: Mapping[str, str]
+    fault: _Fault, line: str, *, names: Sequence[str], separators: Mapping[str, str]
 ) -> tuple[str, ...]:
     try:
         # A number stays as it is written: 1.0 is another label than 1.
@@ -245,21 +208,17 @@ def _json_cells(
         raise fault(f"expected a JSON object, found {shorten(line.strip())}")
     cells = []
     for name in names:
-        value = _field(fault, found, name)
+        value = _find_field(fault, found, name)
         value = json.dumps(value) if isinstance(value, bool) else value
-        if isinstance(value, list) and name in separators:
-            value = join_items(fault, f"field {name!r}", value, separators[name])
-        if not isinstance(value, str):
-            kind = "null" if value is None else type(value).__name__
-            raise fault(f"field {name!r}: expected text, found {kind}")
+        cell = _make_cell(fault, f"field {name!r}", value, separators.get(name))
         # JSON may escape half of a surrogate pair, which is no character.
-        if "\\u" in line and any("\ud800" <= char <= "\udfff" for char in value):
+        if "\\u" in line and any("\ud800" <= char <= "\udfff" for char in cell):
             raise fault(f"field {name!r}: holds half of a surrogate pair")
-        cells.append(value)
+        cells.append(cell)
     return tuple(cells)
 
 
-def _field(fault: Fault, found: Mapping[str, Any], name: str) -> Any:
+def _find_field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
     if name in found:
         return found[name]
     inner: Any = found
@@ -273,5 +232,17 @@ def _field(fault: Fault, found: Mapping[str, Any], name: str) -> Any:
     return inner
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _make_cell(fault: _Fault, place: str, value: Any, separator: str | None) -> str:
+    """Check that a value is text; a list of texts becomes one cell, if there is a separator."""
+    if isinstance(value, list) and separator is not None:
+        for item in value:
+            if not isinstance(item, str):
+                raise fault(f"{place}: expected a list of texts, found {shorten(str(item))}")
+            if separator in item:
+                raise fault(f"{place}: {shorten(item)} holds the separator {separator!r}")
+        return ListCell(separator.join(value))
+    if not isinstance(value, str):
+        # Of the numbers, only these are left: nan and inf.
+        kind = str(value) if isinstance(value, float) else type(value).__name__
+        raise fault(f"{place}: expected text, found {'null' if value is None else kind}")
+    return value

@@ -23,8 +23,7 @@ from bertpre.data.tokens import (
     shard_counts,
 )
 from bertpre.errors import ConfigError, TokenizerError
-from bertpre.tokenizer.chunks import Segmenter, load_segmenter
-from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.tokenizer.tokenizer import Segmenter, Tokenizer, load_segmenter
 
 log = logging.getLogger(__name__)
 

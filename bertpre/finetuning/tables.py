@@ -14,9 +14,10 @@ import numpy as np
 
 from bertpre.config.reading import TableOptions
 from bertpre.config.schema import Finetune
-from bertpre.corpus.files import STDIN, Decoding
-from bertpre.corpus.row_error import RowError
-from bertpre.corpus.tables import Row, read_rows, table_format
+from bertpre.corpus.decoding import Decoding
+from bertpre.corpus.files import STDIN
+from bertpre.corpus.inputs import table_format
+from bertpre.corpus.tables import Row, RowError, read_rows
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import name_lines, name_some, sort_labels
 from bertpre.finetuning.task import Rows, Task

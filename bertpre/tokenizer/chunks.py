@@ -1,16 +1,17 @@
-"""Cut many texts into chunks that repeat, such as words, so that each is encoded only once."""
+"""Cut many texts into chunks that repeat, such as words, so that each is encoded only once.
 
-import logging
+The fast way finds words in the bytes of all texts at once and tells them by 64-bit hashes, without
+a Python object for each. Two of a million words share a hash with a chance of one in forty million.
+"""
+
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from bertpre.errors import ConfigError
-from bertpre.tokenizer.word_table import LONGEST_HASHED, Words, find_words
 
 Array = npt.NDArray[Any]
 Splitter = Callable[[str], Iterable[str]]
@@ -18,14 +19,24 @@ Splitter = Callable[[str], Iterable[str]]
 # Han characters that every Unicode version knows: BERT makes each a word of its own, so they can
 # be cut out before the library sees them.
 FIRST_HAN, LAST_HAN = "一", "龥"
-_HAN = re.compile(f"[{FIRST_HAN}-{LAST_HAN}]")
+HAN = re.compile(f"[{FIRST_HAN}-{LAST_HAN}]")
 
 _PYTHON_SPACES = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
-# A foreign tokenizer may glue what other white space separates, so it gets that to decide.
-_FOREIGN_SPACES = " \t\n\r"
+# A tokenizer that was not made here may glue what other white space separates, so it decides that.
+_BERT_SPACES = " \t\n\r"
 _SPACES_BEYOND_ASCII = re.compile(f"[{''.join(char for char in _PYTHON_SPACES if char > '~')}]")
-_FOREIGN_CHUNKS = re.compile(f"[^{_FOREIGN_SPACES}]+")
+_BERT_CHUNKS = re.compile(f"[^{_BERT_SPACES}]+")
 _MOST_HASHED_BYTES = 1 << 21  # the arrays take 40 times as much
+LONGEST_HASHED = 64  # bytes; a longer word is left to a dictionary
+_BASE = 0x9E3779B97F4A7C15  # any odd number: it has an inverse among the numbers of 64 bits
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_FEWEST_POWERS = 1 << 20  # so that blocks of like size share them
+# To BERT, printable ASCII that is neither letter nor digit is punctuation.
+_IS_PUNCTUATION = np.zeros(256, bool)
+_IS_PUNCTUATION[[byte for byte in range(33, 127) if not chr(byte).isalnum()]] = True
+# Combining marks are beyond ASCII; control characters vanish, and let a mark reach what is before.
+_MAY_JOIN = np.zeros(256, bool)
+_MAY_JOIN[[*range(32), *range(127, 256)]] = True
 
 
 class Chunks(NamedTuple):
@@ -41,6 +52,19 @@ class Chunks(NamedTuple):
     strings: list[str]
     han: Array | None
     counts: Array
+
+
+class Words(NamedTuple):
+    """Where words are in a row of bytes.
+
+    Attributes:
+        starts, ends: int64, (words,).
+        hashes: uint64, (words,), never 0; without meaning for words over `LONGEST_HASHED`.
+    """
+
+    starts: Array
+    ends: Array
+    hashes: Array
 
 
 class HashedChunks(NamedTuple):
@@ -79,7 +103,7 @@ class Cutter:
         self._cuts_han = cuts_han
         self._all_spaces = all_spaces
         self._parts = parts
-        spaces = _PYTHON_SPACES if all_spaces else _FOREIGN_SPACES
+        spaces = _PYTHON_SPACES if all_spaces else _BERT_SPACES
         self._is_space = np.zeros(0x3002, bool)
         self._is_space[[ord(char) for char in spaces]] = True
         self._is_space_byte = self._is_space[:256].copy()
@@ -95,9 +119,9 @@ class Cutter:
         split = self._split
         if split is None:
             joined = "\n".join(texts)
-            if self._cuts_han and not joined.isascii() and _HAN.search(joined):
+            if self._cuts_han and not joined.isascii() and HAN.search(joined):
                 return self._cut_at_han(texts, joined)
-            split = str.split if self._all_spaces else _FOREIGN_CHUNKS.findall
+            split = str.split if self._all_spaces else _BERT_CHUNKS.findall
         chunks = [list(split(text)) for text in texts]
         counts = np.fromiter(map(len, chunks), np.int64, len(chunks))
         return Chunks(list(chain.from_iterable(chunks)), None, counts)
@@ -109,7 +133,7 @@ class Cutter:
         joined = "\n".join(texts)
         is_ascii = joined.isascii()
         if not is_ascii:
-            if self._cuts_han and _HAN.search(joined):
+            if self._cuts_han and HAN.search(joined):
                 return None
             if self._all_spaces and _SPACES_BEYOND_ASCII.search(joined):
                 texts = [_SPACES_BEYOND_ASCII.sub(" ", text) for text in texts]
@@ -155,47 +179,44 @@ def find_han(text: str) -> tuple[Array, Array]:
     return points, (points >= ord(FIRST_HAN)) & (points <= ord(LAST_HAN))
 
 
-def find_inside_words(texts: Sequence[str], segment: Callable[[str], list[str]]) -> Array:
-    """Tell the Han characters that continue a word from those that begin one.
+def find_words(data: Array, is_space: Array) -> Words:
+    """Find the words in bytes and hash each; ASCII punctuation is a word of its own.
+
+    No border is put before a byte beyond ASCII, as a combining mark may belong to what it follows;
+    nor before punctuation that one follows, as the two may be a letter or a sign together. Control
+    characters are taken like such bytes.
 
     Args:
-        texts: any texts.
-        segment: cuts a text into words; one after another they are the text again.
-
-    Returns:
-        bool, (Han characters of all texts,).
+        data: uint8, (n,), UTF-8; the first and the last are spaces.
+        is_space: bool, (256,): which bytes separate words.
     """
-    joined = "\n".join(texts)
-    words = list(chain.from_iterable([*segment(text), "\n"] for text in texts))
-    assert "".join(words) == joined + "\n"
-    _, is_han = find_han(joined)
-    follows = np.zeros(len(joined), bool)
-    follows[1:] = is_han[1:] & is_han[:-1]
-    ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
-    follows[ends[ends < len(joined)]] = False
-    found: Array = follows[is_han]
-    return found
+    inside = ~is_space[data]
+    is_punctuation = _IS_PUNCTUATION[data]
+    may_join = _MAY_JOIN[data] & inside
+    borders = is_punctuation.copy()
+    borders[:-1] &= ~may_join[1:]
+    borders[1:] |= is_punctuation[:-1]
+    borders &= ~may_join
+    borders[1:] |= ~inside[:-1]  # what follows a space
+    starts = np.flatnonzero(borders & inside)
+    ends = np.flatnonzero((borders[1:] | ~inside[1:]) & inside[:-1]) + 1
+    # A word is a number in the base; the sum up to its end, less that up to its start, moved to 0.
+    powers, inverse_powers = _powers(max(_FEWEST_POWERS, 1 << len(data).bit_length()))
+    sums = np.multiply(data, powers[: len(data)], dtype=np.uint64)
+    np.cumsum(sums, out=sums)
+    hashes = (sums[ends - 1] - sums[starts - 1]) * inverse_powers[starts]
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= _MIX
+    hashes ^= hashes >> np.uint64(29)
+    return Words(starts, ends, np.maximum(hashes, np.uint64(1)))
 
 
-# Cuts a text into words; one after another they are the text again.
-Segmenter = Callable[[str], list[str]]
-
-
-def load_segmenter(name: str) -> Segmenter | None:
-    """Load a segmenter; "none" is none.
-
-    Raises:
-        ConfigError: its package is missing.
-    """
-    if name == "none":
-        return None
-    try:
-        import jieba
-    except ImportError as error:
-        raise ConfigError(
-            "make_data.word_segmenter jieba: the package jieba is not installed",
-            "pip install 'bertpre[zh]'",
-        ) from error
-    jieba.setLogLevel(logging.WARNING)  # or it tells on stderr how long its dictionary took
-    words: Segmenter = jieba.lcut
-    return words
+@lru_cache(maxsize=1)
+def _powers(count: int) -> tuple[Array, Array]:
+    """Return the powers of the base, and those of its inverse, 0 to count - 1."""
+    inverse = pow(_BASE, -1, 1 << 64)
+    powers = [np.full(count, base, np.uint64) for base in (_BASE, inverse)]
+    for row in powers:
+        row[0] = 1
+        np.cumprod(row, out=row)
+    return powers[0], powers[1]

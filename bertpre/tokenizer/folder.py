@@ -14,9 +14,9 @@ from bertpre.errors import TokenizerError
 from bertpre.tokenizer.normalizing import (
     SPECIAL_TOKENS,
     Rules,
-    foreign_normalizer,
     make_backend,
-    make_foreign_backend,
+    make_bert_backend,
+    make_bert_normalizer,
 )
 
 log = logging.getLogger(__name__)
@@ -92,13 +92,13 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
         )
     files = tuple(folder / name for name in TOKENIZER_FILES if (folder / name).is_file())
     settings = _read_json(folder / SETTINGS) if folder / SETTINGS in files else {}
-    special = _special_tokens(settings)
+    special = _read_special_tokens(settings)
     if folder / BACKEND in files:
         backend = _read_backend(folder / BACKEND)
         if str(settings.get("tokenizer_class", "")).startswith("BertTokenizer"):
-            backend.normalizer = foreign_normalizer(settings)
+            backend.normalizer = make_bert_normalizer(settings)
         if folder / VOCAB in files:
-            _compare(folder, backend, read_vocab(folder / VOCAB, special))
+            _check_same_entries(folder, backend, read_vocab(folder / VOCAB, special))
     elif folder / VOCAB in files:
         tokens = read_vocab(folder / VOCAB, special)
         if "do_lower_case" not in settings:
@@ -108,7 +108,7 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
                 folder,
                 SETTINGS,
             )
-        backend = make_foreign_backend(tokens, settings, unk_token=special.unk)
+        backend = make_bert_backend(tokens, settings, unk_token=special.unk)
     else:
         raise TokenizerError(
             f"{folder}: expected a tokenizer folder, found neither {BACKEND} nor {VOCAB}",
@@ -152,15 +152,7 @@ def read_vocab(path: Path, special: Sequence[str] = SPECIAL_TOKENS) -> list[str]
     Raises:
         TokenizerError: names the line that is blank, a duplicate, or no entry at all.
     """
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise TokenizerError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise TokenizerError(
-            f"{path}: line {line}: expected UTF-8, found byte 0x{error.object[error.start]:02X}"
-        ) from error
+    text = read_utf8(path)
     if text.startswith("\ufeff"):
         raise TokenizerError(
             f"{path}: line 1: starts with a byte order mark, which would become part of the entry",
@@ -190,6 +182,23 @@ def read_vocab(path: Path, special: Sequence[str] = SPECIAL_TOKENS) -> list[str]
     return tokens
 
 
+def read_utf8(path: Path) -> str:
+    """Read a small file whole.
+
+    Raises:
+        TokenizerError: it cannot be read, or names the line that is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise TokenizerError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise TokenizerError(
+            f"{path}: line {line}: expected UTF-8, found byte 0x{error.object[error.start]:02X}"
+        ) from error
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -200,7 +209,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _special_tokens(settings: Mapping[str, Any]) -> SpecialTokens:
+def _read_special_tokens(settings: Mapping[str, Any]) -> SpecialTokens:
     names = []
     for name, default in zip(SpecialTokens._fields, SPECIAL_TOKENS, strict=True):
         token = settings.get(f"{name}_token") or default
@@ -253,7 +262,7 @@ def _check_size(folder: Path, rows: int) -> None:
         )
 
 
-def _compare(folder: Path, backend: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
+def _check_same_entries(folder: Path, backend: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
     vocab = backend.get_vocab(with_added_tokens=True)
     by_id = {id: token for token, id in vocab.items()}
     for id, token in enumerate(tokens):

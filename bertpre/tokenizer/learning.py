@@ -19,16 +19,16 @@ _MOST_TRAINED_ON = 50_000
 _TRAINED_ON_PER_ENTRY = 4
 
 
-class Entries(NamedTuple):
+class ChosenTokens(NamedTuple):
     """What a vocabulary holds after the special tokens, and what it does not."""
 
-    entries: list[str]
+    tokens: list[str]
     left_out: list[tuple[str, int]]  # characters or whole tokens with their counts, frequent first
 
 
 def choose_whole_tokens(
     words: SortedCounts, *, room: int, min_frequency: int, already: Set[str] = frozenset()
-) -> Entries:
+) -> ChosenTokens:
     """Take the most frequent tokens, ties by code point.
 
     Args:
@@ -41,8 +41,8 @@ def choose_whole_tokens(
     taken = {*SPECIAL_TOKENS, *already}
     counted = [(word, count) for word, count in words if word not in taken]
     counted.sort(key=lambda item: -item[1])  # stable, so ties stay in code point order
-    entries = [word for word, count in counted[:room] if count >= min_frequency]
-    return Entries(entries, counted[len(entries) :])
+    tokens = [word for word, count in counted[:room] if count >= min_frequency]
+    return ChosenTokens(tokens, counted[len(tokens) :])
 
 
 def choose_pieces(
@@ -52,7 +52,7 @@ def choose_pieces(
     room: int,
     min_frequency: int,
     on_progress: Callable[[float], None] | None = None,
-) -> Entries:
+) -> ChosenTokens:
     """Take characters by coverage, then the merges of the tokenizers library's trainer.
 
     The trainer breaks ties by id, and gives "##" characters their ids in hash order. Handing it
@@ -68,23 +68,23 @@ def choose_pieces(
     """
     ranked = sorted(totals.characters.items(), key=lambda item: (-item[1], item[0]))
     kept = _choose_alphabet(ranked, totals.inside, room)
-    trainer = _make_trainer(kept, kept & totals.inside, room=room, min_frequency=min_frequency)
     most = max(_MOST_TRAINED_ON, _TRAINED_ON_PER_ENTRY * room)
     counted = words.most_frequent(most)
     if on_progress is not None:
-        counted = _tell_share(counted, totals.total, on_progress)
-    entries = _train(trainer, _repeat(counted, kept))
+        counted = _report_share(counted, totals.total, on_progress)
+    lines = _write_text(counted, kept)
+    pieces = _train(lines, kept, totals.inside, room=room, min_frequency=min_frequency)
     left_out = []
     for character, count in ranked:
         if character in kept:
             continue
-        forms = _forms(character, totals.inside)
+        forms = _forms_of(character, totals.inside)
         # Nothing is left out while there is room; after the merges, so that it does not move them.
-        if len(entries) + len(forms) <= room:
-            entries += forms
+        if len(pieces) + len(forms) <= room:
+            pieces += forms
         else:
             left_out.append((character, count))
-    return Entries(entries, left_out)
+    return ChosenTokens(pieces, left_out)
 
 
 def measure(words: SortedCounts, tokens: list[str]) -> tuple[int, int]:
@@ -104,7 +104,7 @@ def measure(words: SortedCounts, tokens: list[str]) -> tuple[int, int]:
     return unknown, pieces
 
 
-def _forms(character: str, inside: Set[str]) -> list[str]:
+def _forms_of(character: str, inside: Set[str]) -> list[str]:
     return [character, CONTINUATION + character] if character in inside else [character]
 
 
@@ -113,7 +113,7 @@ def _choose_alphabet(ranked: list[tuple[str, int]], inside: Set[str], room: int)
     kept: set[str] = set()
     size = covered = 0
     for character, count in ranked:
-        size += len(_forms(character, inside))
+        size += len(_forms_of(character, inside))
         if size > room or (size > room * _ALPHABET_SHARE and covered >= wanted):
             break
         kept.add(character)
@@ -121,21 +121,18 @@ def _choose_alphabet(ranked: list[tuple[str, int]], inside: Set[str], room: int)
     return kept
 
 
-def _make_trainer(
-    alphabet: set[str], inside: Set[str], *, room: int, min_frequency: int
-) -> trainers.WordPieceTrainer:
-    return trainers.WordPieceTrainer(
+def _train(
+    lines: Iterator[str], alphabet: set[str], inside: Set[str], *, room: int, min_frequency: int
+) -> list[str]:
+    trainer = trainers.WordPieceTrainer(
         vocab_size=room,
         min_frequency=min_frequency,
-        special_tokens=[CONTINUATION + character for character in sorted(inside)],
+        special_tokens=[CONTINUATION + character for character in sorted(alphabet & inside)],
         initial_alphabet=sorted(alphabet),
         limit_alphabet=len(alphabet),
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-
-
-def _train(trainer: trainers.WordPieceTrainer, lines: Iterator[str]) -> list[str]:
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.train_from_iterator(lines, trainer)
@@ -143,7 +140,7 @@ def _train(trainer: trainers.WordPieceTrainer, lines: Iterator[str]) -> list[str
     return [piece for piece, _ in by_id]
 
 
-def _tell_share(
+def _report_share(
     words: Iterator[tuple[str, int]], total: int, on_progress: Callable[[float], None]
 ) -> Iterator[tuple[str, int]]:
     done = 0
@@ -154,7 +151,7 @@ def _tell_share(
         yield word, count
 
 
-def _repeat(words: Iterable[tuple[str, int]], alphabet: set[str]) -> Iterator[str]:
+def _write_text(words: Iterable[tuple[str, int]], alphabet: set[str]) -> Iterator[str]:
     """Write each word as often as it occurs, since the trainer counts for itself.
 
     A single character has nothing to merge, and a word with a character that was left out is

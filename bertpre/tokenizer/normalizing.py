@@ -1,7 +1,8 @@
 """What happens to text before it is looked up in a vocabulary, as tokenizer.json stores it.
 
-Our own pipeline deviates from BERT's in what `make_backend` says; a foreign BERT tokenizer keeps
-its own.
+`make_backend` builds the pipeline of vocabularies that are made here, and says where it deviates
+from BERT's; a tokenizer from elsewhere keeps its own. `find_cutter` and the functions after it cut
+text before that, so that the result stays the same.
 """
 
 import json
@@ -22,8 +23,8 @@ from tokenizers import (
 )
 
 from bertpre.config.notation import Kmer
-from bertpre.corpus.sentences import cut_sequence
-from bertpre.tokenizer.chunks import Cutter, Splitter
+from bertpre.corpus.sentences import WORD_OR_HAN, cut_sequence
+from bertpre.tokenizer.chunks import HAN, Cutter, Splitter
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
@@ -39,9 +40,6 @@ UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     r"\U00020000-\U000323af]"
 )
-
-_HAN = re.compile(r"[一-龥]")
-_OWN_CHUNKS = re.compile(r"[一-龥]|[^\s一-龥]+")
 
 # The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
 LONGEST_RUN = 500 * LONGEST_WORD
@@ -132,7 +130,7 @@ def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
     return backend
 
 
-def make_foreign_backend(
+def make_bert_backend(
     tokens: Sequence[str], settings: Mapping[str, Any], *, unk_token: str
 ) -> Tokenizer:
     """Build the tokenizer that the transformers library makes of a vocab.txt.
@@ -144,12 +142,12 @@ def make_foreign_backend(
     """
     vocab = {token: i for i, token in enumerate(tokens)}
     backend = Tokenizer(models.WordPiece(vocab, unk_token=unk_token))
-    backend.normalizer = foreign_normalizer(settings)
+    backend.normalizer = make_bert_normalizer(settings)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend
 
 
-def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
+def make_bert_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
     """Build BERT's normalizer from the settings that Hugging Face folders store."""
     return normalizers.BertNormalizer(
         clean_text=True,
@@ -162,8 +160,8 @@ def foreign_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
 def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
     """Choose how to cut text into chunks that can be encoded one by one.
 
-    The ids of the chunks, in order, are those of the whole text. Where a foreign pipeline does not
-    allow that, the whole text is the one chunk.
+    The ids of the chunks, in order, are those of the whole text. Where a pipeline from elsewhere
+    does not allow that, the whole text is the one chunk.
 
     Args:
         backend: the library's tokenizer.
@@ -175,30 +173,39 @@ def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
     bert = [step for step in steps if step.get("type") == "BertNormalizer"]
     plain_additions = not all(token["special"] for token in stored["added_tokens"])
     if kmer is not None:
-        return Cutter(split=kmer_splitter(kmer, backend.normalizer, lowercase=bert[0]["lowercase"]))
+        return Cutter(
+            split=_split_to_kmers(kmer, backend.normalizer, lowercase=bert[0]["lowercase"])
+        )
     if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
         # A word that is kept whole may hold Han or punctuation, but no white space.
         if plain_additions or not bert[0]["handle_chinese_chars"]:
             return Cutter(split=str.split)
         return Cutter(cuts_han=True, parts=_OWN_PARTS)
     splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
-    # A foreign added token that is no control token may hold a space.
+    # Added there, a token that is no control token may hold a space.
     if steps != bert or not splits_at_spaces or plain_additions:
         return Cutter(split=lambda text: [text])
     return Cutter(cuts_han=bert[0]["handle_chinese_chars"], all_spaces=False, parts=_BERT_PARTS)
 
 
-def own_splitter(*, whole: bool) -> Splitter:
-    """Return how a tokenizer of our own cuts text to chunks; ``whole``: at white space only.
+def make_splitter(rules: Rules, normalizer: normalizers.Normalizer) -> Splitter:
+    """Return how a tokenizer of our own cuts text into chunks: at white space, Han, or to k-mers.
 
     Chunks may be of any length: see `cut_run`.
     """
-    return str.split if whole else _split_own
+    if rules.kmer is not None:
+        return _split_to_kmers(rules.kmer, normalizer, lowercase=rules.lowercase)
+    return str.split if rules.whole else _split_at_spaces_and_han
 
 
-def kmer_splitter(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool) -> Splitter:
-    """Return how a tokenizer of k-mers cuts text: into these."""
+def _split_to_kmers(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool) -> Splitter:
     return lambda text: cut_text(text, kmer, normalizer, lowercase=lowercase)
+
+
+def _split_at_spaces_and_han(text: str) -> list[str]:
+    # Cutting at white space alone is several times faster.
+    has_han = not text.isascii() and HAN.search(text) is not None
+    return WORD_OR_HAN.findall(text) if has_han else text.split()
 
 
 def cut_run(chunk: str) -> Sequence[str]:
@@ -207,12 +214,6 @@ def cut_run(chunk: str) -> Sequence[str]:
     if len(chunk) <= LONGEST_RUN or not (chunk.isascii() and chunk.isalnum()):
         return (chunk,)
     return [chunk[i : i + LONGEST_RUN] for i in range(0, len(chunk), LONGEST_RUN)]
-
-
-def _split_own(text: str) -> list[str]:
-    # Cutting at white space alone is several times faster.
-    has_han = not text.isascii() and _HAN.search(text) is not None
-    return _OWN_CHUNKS.findall(text) if has_han else text.split()
 
 
 def cut_text(

@@ -1,7 +1,7 @@
 """Pieces of chunks that were met before: a number for each chunk, and tables by that number.
 
-Words repeat, so looking each up in a dictionary and the rest in arrays is several times faster than
-encoding the text.
+Words repeat, so looking up their numbers, and the pieces of all numbers at once in arrays, is
+several times faster than encoding the text.
 """
 
 from array import array
@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.tokenizer.chunks import FIRST_HAN, LAST_HAN, Cutter, HashedChunks
-from bertpre.tokenizer.word_table import LONGEST_HASHED, NOT_FOUND, WordTable
+from bertpre.tokenizer.chunks import FIRST_HAN, LAST_HAN, LONGEST_HASHED, Cutter, HashedChunks
 
 Array = npt.NDArray[Any]
 
-# The memo starts anew before it takes more than some 50 MB; a long chunk counts as several.
-_MEMO_ENTRIES = 200_000
-_CHARACTERS_PER_ENTRY = 32
-_NOT_MET = -1
+# The cache starts anew before it takes more than some 50 MB; a long chunk counts as several.
+_MOST_CHUNKS = 200_000
+_CHARACTERS_PER_CHUNK = 32
+NOT_FOUND = -1
+_SLOT_BITS = 20  # some five slots for each chunk of a full cache
+_EMPTY = np.uint64(0)
 
 
 class Pieces(NamedTuple):
@@ -29,7 +30,15 @@ class Pieces(NamedTuple):
     lengths: Array  # int32, (things,)
 
 
-class _Numbers(dict[str, int]):
+class NumberedChunks(NamedTuple):
+    """The chunks of several texts, by their numbers."""
+
+    numbers: Array  # int32, (chunks,)
+    counts: Array  # int64, (texts,) chunks of each
+    is_han: Array | None  # bool, (chunks,) the single Han characters; None where there is none
+
+
+class _ChunkNumbers(dict[str, int]):
     """Gives each chunk that it is asked for the next number, and notes which were new."""
 
     def __init__(self) -> None:
@@ -49,7 +58,50 @@ class _Numbers(dict[str, int]):
         return new
 
 
-class PieceMemo:
+class WordTable:
+    """From hashes of words to their numbers, by open addressing."""
+
+    def __init__(self) -> None:
+        self._hashes = np.zeros(1 << _SLOT_BITS, np.uint64)
+        self._numbers = np.zeros(1 << _SLOT_BITS, np.int32)
+
+    def find(self, hashes: Array) -> Array:
+        """Return the number of each hash, int32, or `NOT_FOUND`."""
+        slots = _slots(hashes)
+        there = self._hashes[slots]
+        numbers = np.where(there == hashes, self._numbers[slots], np.int32(NOT_FOUND))
+        todo = np.flatnonzero((there != hashes) & (there != _EMPTY))
+        slots = slots[todo]
+        while todo.size:
+            slots = _next(slots)
+            there = self._hashes[slots]
+            is_it = there == hashes[todo]
+            numbers[todo[is_it]] = self._numbers[slots[is_it]]
+            going = ~is_it & (there != _EMPTY)
+            todo, slots = todo[going], slots[going]
+        return numbers
+
+    def add(self, hashes: Array, numbers: Array) -> None:
+        """Add hashes that are not there yet, each once."""
+        slots = _slots(hashes)
+        while hashes.size:
+            free = np.flatnonzero(self._hashes[slots] == _EMPTY)
+            self._hashes[slots[free]] = hashes[free]
+            # Of several that want a slot, one has got it.
+            done = self._hashes[slots] == hashes
+            self._numbers[slots[done]] = numbers[done]
+            hashes, numbers, slots = hashes[~done], numbers[~done], _next(slots[~done])
+
+
+def _slots(hashes: Array) -> Array:
+    return (hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
+
+
+def _next(slots: Array) -> Array:
+    return (slots + 1) & ((1 << _SLOT_BITS) - 1)
+
+
+class PieceCache:
     """Numbers chunks, and knows the pieces of each number.
 
     Args:
@@ -65,38 +117,31 @@ class PieceMemo:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def number(self, texts: Sequence[str]) -> tuple[Array, Array, Array | None]:
-        """Cut texts into chunks and number these; the numbers hold until the next call.
-
-        Returns:
-            The number of each chunk, int32; the count of chunks of each text, int64; and which
-            chunks are single Han characters, bool, None where none is.
-        """
-        if len(self._numbers) + self._characters // _CHARACTERS_PER_ENTRY > _MEMO_ENTRIES:
+    def number(self, texts: Sequence[str]) -> NumberedChunks:
+        """Cut texts into chunks and number these; the numbers hold until the next call."""
+        if len(self._numbers) + self._characters // _CHARACTERS_PER_CHUNK > _MOST_CHUNKS:
             self._forget()
         hashed = self._cutter.cut_to_words(texts)
         if hashed is not None:
-            return self._number_words(hashed), hashed.counts, None
-        chunks = self._cutter.cut(texts)
-        numbers, is_han = self._numbers.of(chunks.strings), None
-        if chunks.han is not None:
-            is_han = chunks.han > 0
-            together = np.empty(len(chunks.han), np.int32)
-            together[~is_han] = numbers
-            together[is_han] = self._number_han(chunks.han[is_han] - np.uint32(ord(FIRST_HAN)))
-            numbers = together
+            numbers, counts, is_han = self._number_words(hashed), hashed.counts, None
+        else:
+            strings, han, counts = self._cutter.cut(texts)
+            numbers, is_han = self._numbers.of(strings), None
+            if han is not None:
+                is_han = han > 0
+                together = np.empty(len(han), np.int32)
+                together[~is_han] = numbers
+                together[is_han] = self._number_han(han[is_han] - np.uint32(ord(FIRST_HAN)))
+                numbers = together
         if self._numbers.new:
             self._learn(self._numbers.take_new())
-        return numbers, chunks.counts, is_han
+        return NumberedChunks(numbers, counts, is_han)
 
     def pieces(self, numbers: Array) -> Pieces:
         """Return the pieces of chunks by their numbers."""
-        starts, lengths = (
-            np.frombuffer(self._starts, np.int32),
-            np.frombuffer(self._sizes, np.int32),
-        )
+        starts = np.frombuffer(self._starts, np.int32)
         pool = np.frombuffer(self._pool, np.int32)
-        sizes = lengths[numbers]
+        sizes = np.frombuffer(self._sizes, np.int32)[numbers]
         if len(numbers) and sizes.max() == sizes.min() == 1:
             return Pieces(pool[starts[numbers]], sizes)
         ends = np.cumsum(sizes, dtype=np.int32)
@@ -116,8 +161,8 @@ class PieceMemo:
         return [(chunks[number], int(counts[number])) for number in np.flatnonzero(counts)]
 
     def _forget(self) -> None:
-        self._numbers = _Numbers()
-        self._han = np.full(ord(LAST_HAN) - ord(FIRST_HAN) + 1, _NOT_MET, np.int32)
+        self._numbers = _ChunkNumbers()
+        self._han = np.full(ord(LAST_HAN) - ord(FIRST_HAN) + 1, NOT_FOUND, np.int32)
         self._table = WordTable()
         self._characters = 0
         self._pool, self._starts, self._sizes = array("i"), array("i"), array("i")
@@ -138,13 +183,11 @@ class PieceMemo:
             found = self._numbers.of(strings(missing[first]))
             self._table.add(new, found)
             numbers[missing] = found[which]
-        if self._numbers.new:
-            self._learn(self._numbers.take_new())
         return numbers
 
     def _number_han(self, places: Array) -> Array:
         numbers = self._han[places]
-        new = np.unique(places[numbers == _NOT_MET])
+        new = np.unique(places[numbers == NOT_FOUND])
         if len(new):
             self._han[new] = self._numbers.of([chr(ord(FIRST_HAN) + int(i)) for i in new])
             numbers = self._han[places]
@@ -152,11 +195,9 @@ class PieceMemo:
 
     def _learn(self, chunks: list[str]) -> None:
         """Fill the tables for chunks that have just got the numbers after the last."""
-        self._characters += sum(map(len, chunks))
         parts = [self._cutter.cut_further(chunk) for chunk in chunks]
         is_whole = np.array([len(part) == 1 for part in parts])
-        first = len(self._starts)
-        self._append(np.zeros(len(chunks), np.int32), np.zeros(len(chunks), np.int32))
+        first = self._make_room(chunks)
         whole = [chunk for chunk, alone in zip(chunks, is_whole, strict=True) if alone]
         self._fill(first + np.flatnonzero(is_whole), self._encode(whole))
         if is_whole.all():
@@ -165,18 +206,19 @@ class PieceMemo:
         flat = [string for part in cut for string in part]
         numbers = self._numbers.of(flat)
         if new := self._numbers.take_new():
-            self._characters += sum(map(len, new))
-            begin = len(self._starts)
-            self._append(np.zeros(len(new), np.int32), np.zeros(len(new), np.int32))
-            self._fill(begin + np.arange(len(new)), self._encode(new))
+            self._fill(self._make_room(new) + np.arange(len(new)), self._encode(new))
         found = self.pieces(numbers)
         sizes = np.array([len(part) for part in cut])
         lengths = np.add.reduceat(found.lengths, np.cumsum(sizes) - sizes)
         self._fill(first + np.flatnonzero(~is_whole), Pieces(found.ids, lengths))
 
-    def _append(self, starts: Array, sizes: Array) -> None:
-        self._starts.frombytes(starts.astype(np.int32).tobytes())
-        self._sizes.frombytes(sizes.astype(np.int32).tobytes())
+    def _make_room(self, chunks: list[str]) -> int:
+        """Lengthen the tables for new chunks, and return the number of the first."""
+        first = len(self._starts)
+        self._characters += sum(map(len, chunks))
+        self._starts.extend([0] * len(chunks))
+        self._sizes.extend([0] * len(chunks))
+        return first
 
     def _fill(self, numbers: Array, found: Pieces) -> None:
         """Write what the chunks of these numbers are cut into."""

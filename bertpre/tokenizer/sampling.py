@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from bertpre.config.notation import Kmer
 from bertpre.config.schema import BuildVocab
 from bertpre.corpus.documents import read_documents, read_records
 from bertpre.corpus.report import CorpusReport
@@ -30,10 +31,10 @@ class Sample:
         corpus_bytes: the text of the whole corpus.
     """
 
-    share: float
-    documents: int
-    bytes: int
-    corpus_bytes: int
+    share: float = 1.0
+    documents: int = 0
+    bytes: int = 0
+    corpus_bytes: int = 0
 
 
 class Counted(NamedTuple):
@@ -66,7 +67,7 @@ def count_words(
         on_progress: told the share that is done.
 
     Raises:
-        CorpusError: the input cannot be read, or no document of it was drawn.
+        CorpusError: the input cannot be read, holds no words, or no document of it was drawn.
     """
     can_sample = _STANDARD_INPUT not in map(str, inputs)
     corpus, totals = CorpusReport(), WordCounts(rules, most_words=config.vocab_size)
@@ -85,37 +86,55 @@ def count_words(
         # Files larger than the sample most likely hold more text than it, so why count yet?
         if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
             totals.add(record.text)
-    if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
-        sample = Sample(
-            share=1.0, documents=corpus.documents, bytes=num_bytes, corpus_bytes=num_bytes
+    sample = Sample(documents=corpus.documents, bytes=num_bytes, corpus_bytes=num_bytes)
+    if can_sample and max(num_bytes, disk_bytes) > config.sample_bytes:
+        totals = WordCounts(rules, most_words=config.vocab_size)
+        sample = _count_sample(
+            totals, sample, inputs, config, kmer=rules.kmer, seed=seed, on_progress=on_progress
         )
-        return Counted(corpus, totals, totals.finish(), sample)
+    words = totals.finish()
+    if not words:
+        raise CorpusError(
+            f"no words in the input: all of its {corpus.characters:,} characters "
+            "are control characters or the like, which normalising removes",
+            "check the files, and --format and --text-column",
+        )
+    return Counted(corpus, totals, words, sample)
 
-    share = min(1.0, config.sample_bytes / num_bytes)
-    totals = WordCounts(rules, most_words=config.vocab_size)
-    documents = drawn_bytes = 0
 
-    def tell_again(done: int, total: int | None) -> None:
+def _count_sample(
+    totals: WordCounts,
+    whole: Sample,
+    inputs: Sequence[str | Path],
+    config: BuildVocab,
+    *,
+    kmer: Kmer | None,
+    seed: int,
+    on_progress: Callable[[float], None],
+) -> Sample:
+    """Read the text once more, and count the words of the documents that are drawn."""
+    share = min(1.0, config.sample_bytes / whole.bytes)
+    num_documents = num_bytes = 0
+
+    def tell(done: int, total: int | None) -> None:
         on_progress(_SIZING_SHARE + (1 - _SIZING_SHARE) * done / (total or done or 1))
 
-    documents_again = read_documents(
-        inputs, config.text, kmer=rules.kmer, on_progress=tell_again, is_quiet=True
-    )
-    for document in documents_again:
+    for document in read_documents(inputs, config.text, kmer=kmer, on_progress=tell, is_quiet=True):
         if not _is_drawn("\n".join(document.sentences), seed=seed, share=share):
             continue
-        documents += 1
+        num_documents += 1
         for sentence in document.sentences:
-            drawn_bytes += len(sentence.encode())
+            num_bytes += len(sentence.encode())
             totals.add(sentence)
-    if documents == 0:
+    if num_documents == 0:
         raise CorpusError(
             f"no document was drawn: a sample of {config.sample_bytes:,} bytes is too small for "
-            f"{corpus.documents:,} documents of {num_bytes:,} bytes",
+            f"{whole.documents:,} documents of {whole.bytes:,} bytes",
             "raise --sample-bytes, or cut the documents, for instance with --document line",
         )
-    sample = Sample(share=share, documents=documents, bytes=drawn_bytes, corpus_bytes=num_bytes)
-    return Counted(corpus, totals, totals.finish(), sample)
+    return Sample(
+        share=share, documents=num_documents, bytes=num_bytes, corpus_bytes=whole.corpus_bytes
+    )
 
 
 def _is_drawn(text: str, *, seed: int, share: float) -> bool:

@@ -1,8 +1,10 @@
 """Text to ids: one tokenizer folder, loaded; the same class for vocabularies of any origin."""
 
+import logging
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,11 +14,13 @@ import tokenizers
 
 from bertpre.artefacts import fingerprint
 from bertpre.config.notation import Kmer
-from bertpre.tokenizer.chunks import Segmenter, find_inside_words
+from bertpre.errors import ConfigError
+from bertpre.tokenizer.chunks import find_han
 from bertpre.tokenizer.folder import SpecialTokens, read_tokenizer_folder
 from bertpre.tokenizer.normalizing import find_cutter
-from bertpre.tokenizer.piece_cache import PieceMemo, Pieces
+from bertpre.tokenizer.piece_cache import PieceCache, Pieces
 
+Segmenter = Callable[[str], list[str]]  # cuts a text into words that together are the text
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
@@ -62,7 +66,7 @@ class Tokenizer:
         self._backend = backend
         self.kmer = kmer
         self._cutter = find_cutter(backend, kmer)
-        self._memo = PieceMemo(self._cutter, self._encode_new)
+        self._cache = PieceCache(self._cutter, self._encode_new)
 
         self.files = tuple(files)
         by_id = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
@@ -134,21 +138,21 @@ class Tokenizer:
             texts: any texts.
             segment: finds the words of Han characters, of which each begins one otherwise.
         """
-        numbers, counts, is_han = self._memo.number(texts)
-        found = self._memo.pieces(numbers)
+        numbers, counts, is_han = self._cache.number(texts)
+        found = self._cache.pieces(numbers)
         ends = np.concatenate([[0], np.cumsum(found.lengths, dtype=np.int64)])
         lengths = np.diff(ends[np.cumsum(counts)], prepend=0)
         word_starts = self._starts_word[found.ids]
         if segment is not None and is_han is not None:
             # A Han character is always one piece.
             places = ends[:-1][is_han]
-            word_starts[places[find_inside_words(texts, segment)]] = False
+            word_starts[places[_find_inside_words(texts, segment)]] = False
         return Encodings(found.ids, word_starts, lengths)
 
     def unknown_chunks(self, texts: Sequence[str]) -> list[tuple[str, int]]:
         """Return the words (or longer stretches) in texts that hold [UNK], with their counts."""
-        numbers, _, _ = self._memo.number(texts)
-        return self._memo.chunks_with(self.unk_id, numbers)
+        numbers, _, _ = self._cache.number(texts)
+        return self._cache.chunks_with(self.unk_id, numbers)
 
     def encode_with_mask(self, text: str) -> list[int]:
         """Encode text in which a literal mask token is the mask, as fill-mask needs it."""
@@ -188,3 +192,37 @@ class Tokenizer:
         owners = np.array(encoding.word_ids, np.int64)
         ids = self._as_text[np.array(encoding.ids, np.int64)]
         return Pieces(ids, np.bincount(owners, minlength=len(chunks)))
+
+
+def _find_inside_words(texts: Sequence[str], segment: Segmenter) -> npt.NDArray[np.bool_]:
+    """Tell for each Han character of all texts whether it continues a word."""
+    joined = "\n".join(texts)
+    words = list(chain.from_iterable([*segment(text), "\n"] for text in texts))
+    assert "".join(words) == joined + "\n"
+    _, is_han = find_han(joined)
+    follows = np.zeros(len(joined), bool)
+    follows[1:] = is_han[1:] & is_han[:-1]
+    ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
+    follows[ends[ends < len(joined)]] = False
+    found: npt.NDArray[np.bool_] = follows[is_han]
+    return found
+
+
+def load_segmenter(name: str) -> Segmenter | None:
+    """Load a segmenter; "none" is none.
+
+    Raises:
+        ConfigError: its package is missing.
+    """
+    if name == "none":
+        return None
+    try:
+        import jieba
+    except ImportError as error:
+        raise ConfigError(
+            "make_data.word_segmenter jieba: the package jieba is not installed",
+            "pip install 'bertpre[zh]'",
+        ) from error
+    jieba.setLogLevel(logging.WARNING)  # or it tells on stderr how long its dictionary took
+    words: Segmenter = jieba.lcut
+    return words

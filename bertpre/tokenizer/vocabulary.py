@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from bertpre.artefacts import fingerprint, fingerprint_file, stage_folder, write_manifest
 from bertpre.config.load import config_to_dict
@@ -14,7 +14,7 @@ from bertpre.corpus.report import CorpusReport
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.tokenizer.extra_tokens import ExtraTokens, read_extra_tokens
 from bertpre.tokenizer.folder import read_vocab, write_tokenizer_folder
-from bertpre.tokenizer.learning import choose_pieces, choose_whole_tokens, measure
+from bertpre.tokenizer.learning import ChosenTokens, choose_pieces, choose_whole_tokens, measure
 from bertpre.tokenizer.normalizing import SPECIAL_TOKENS, Rules
 from bertpre.tokenizer.sampling import Counted, Sample, count_words
 
@@ -48,25 +48,18 @@ class VocabReport:
             as the words that they would be cut to.
     """
 
-    corpus: CorpusReport
-    sample: Sample
-    words: int
-    distinct_words: int
-    cut_words: int
-    forgotten_words: int
+    corpus: CorpusReport = field(default_factory=CorpusReport)
+    sample: Sample = field(default_factory=Sample)
+    words: int = 0
+    distinct_words: int = 0
+    cut_words: int = 0
+    forgotten_words: int = 0
     vocab_size_asked: int
     vocab_size: int
-    left_out: int
-    left_out_most_frequent: tuple[tuple[str, int], ...]
-    unk_rate: float | None
-    pieces_per_word: float | None
-
-
-class _Vocabulary(NamedTuple):
-    tokens: list[str]
-    left_out: list[tuple[str, int]]
-    unknown: int  # running words that become [UNK]
-    pieces: int  # of all running words
+    left_out: int = 0
+    left_out_most_frequent: tuple[tuple[str, int], ...] = ()
+    unk_rate: float | None = None
+    pieces_per_word: float | None = None
 
 
 def build_vocab(
@@ -90,51 +83,45 @@ def build_vocab(
 
     Raises:
         CorpusError: the input cannot be read, holds no words, or would turn into [UNK] too much.
-        TokenizerError: the extra tokens or the ready vocabulary are of no use.
+        TokenizerError: the extra tokens or the given vocabulary are of no use.
         ConfigError: the output exists, or there is nothing to make a vocabulary from.
     """
-    options = config_to_dict(config)
-    for name in ("extra_tokens", "vocab_file"):
-        path = options[name]
-        # A manifest tells what a folder was made from, not where that lay.
-        if path is not None and Path(path).is_file():
-            options[name] = fingerprint_file(Path(path))
-    kmer = parse_kmer(config.token_mode)
-    rules = Rules(
-        whole=config.token_mode == "whole" or kmer is not None,
-        lowercase=config.lowercase,
-        strip_accents=config.strip_accents,
-        kmer=kmer,
-    )
+    options, rules = _options_of(config), _rules_of(config)
+
+    def tell(percent: float) -> None:
+        if on_progress is not None:
+            on_progress(round(percent), 100)
+
     identity = fingerprint([options, seed])
     with stage_folder(
         Path(output), kind="tokenizer", overwrite=overwrite, identity=identity
     ) as work:
-        extra, ready = ExtraTokens(), None
+        extra, given = ExtraTokens(), None
         if config.extra_tokens is not None:
             extra = read_extra_tokens(Path(config.extra_tokens), rules)
             rules = replace(rules, kept_whole=extra.kept_whole)
         if config.vocab_file is not None:
-            ready = read_vocab(Path(config.vocab_file))
+            given = read_vocab(Path(config.vocab_file))
         elif not inputs:
             raise ConfigError("no text to make a vocabulary from", "name files or folders")
-        tell = _percent(on_progress)
         counted = None
         if inputs:
             counted = count_words(
                 inputs, config, rules, seed=seed, on_progress=lambda share: tell(_COUNTED * share)
             )
-            if not counted.words:
-                raise CorpusError(
-                    f"no words in the input: all of its {counted.corpus.characters:,} characters "
-                    "are control characters or the like, which normalising removes",
-                    "check the files, and --format and --text-column",
-                )
-        vocabulary = _choose(counted, config, rules, extra=extra, ready=ready, tell=tell)
-        report = _describe(counted, vocabulary, asked=config.vocab_size if ready is None else None)
+        left_out = None
+        if given is not None:
+            tokens = list(dict.fromkeys([*given, *extra.tokens]))
+        else:
+            assert counted is not None
+            tokens, left_out = _choose_tokens(counted, config, rules, extra=extra, tell=tell)
+        asked = config.vocab_size if given is None else len(tokens)
+        report = VocabReport(vocab_size_asked=asked, vocab_size=len(tokens))
+        if counted is not None:
+            report = _describe(report, counted, tokens, left_out, is_whole=rules.whole)
         tell(100)
-        _check_unknown(report, config, is_ready=ready is not None)
-        write_tokenizer_folder(work, vocabulary.tokens, rules)
+        _check_unknown(report, config, is_given=given is not None)
+        write_tokenizer_folder(work, tokens, rules)
         write_manifest(
             work,
             "tokenizer",
@@ -149,116 +136,100 @@ def build_vocab(
     return report
 
 
-def _percent(
-    on_progress: Callable[[int, int | None], None] | None,
-) -> Callable[[float], None]:
-    def tell(percent: float) -> None:
-        if on_progress is not None:
-            on_progress(round(percent), 100)
+def _options_of(config: BuildVocab) -> dict[str, Any]:
+    options = config_to_dict(config)
+    for name in ("extra_tokens", "vocab_file"):
+        path = options[name]
+        # A manifest tells what a folder was made from, not where that lay.
+        if path is not None and Path(path).is_file():
+            options[name] = fingerprint_file(Path(path))
+    return options
 
-    return tell
+
+def _rules_of(config: BuildVocab) -> Rules:
+    kmer = parse_kmer(config.token_mode)
+    return Rules(
+        whole=config.token_mode == "whole" or kmer is not None,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+        kmer=kmer,
+    )
 
 
-def _choose(
-    counted: Counted | None,
+def _choose_tokens(
+    counted: Counted,
     config: BuildVocab,
     rules: Rules,
     *,
     extra: ExtraTokens,
-    ready: list[str] | None,
     tell: Callable[[float], None],
-) -> _Vocabulary:
-    """Put the vocabulary together and see how it fits the words."""
-    if ready is not None:
-        there = set(ready)
-        tokens = [*ready, *(entry for entry in extra.entries if entry not in there)]
-        if counted is None:
-            return _Vocabulary(tokens, [], 0, 0)
-        left_out = None
-    else:
-        assert counted is not None
-        room = config.vocab_size - len(SPECIAL_TOKENS) - len(extra.entries)
-        if room < 1:
-            raise ConfigError(
-                f"{len(extra.entries):,} extra tokens leave no room in a vocabulary of "
-                f"{config.vocab_size:,} entries",
-                "raise --vocab-size",
-            )
-        if rules.whole:
-            entries, left_out = choose_whole_tokens(
-                counted.words,
-                room=room,
-                min_frequency=config.min_frequency,
-                already=frozenset(extra.entries),
-            )
-        else:
-            entries, left_out = choose_pieces(
-                counted.words,
-                counted.totals,
-                room=room,
-                min_frequency=config.min_frequency,
-                on_progress=lambda share: tell(_COUNTED + (_FED - _COUNTED) * share),
-            )
-        there = set(extra.entries)
-        entries = [entry for entry in entries if entry not in there]
-        tokens = [*SPECIAL_TOKENS, *extra.entries, *entries]
-    known, total = set(tokens), counted.totals.total
+) -> ChosenTokens:
+    """Fill the room that the special tokens and those of the user leave."""
+    room = config.vocab_size - len(SPECIAL_TOKENS) - len(extra.tokens)
+    if room < 1:
+        raise ConfigError(
+            f"{len(extra.tokens):,} extra tokens leave no room in a vocabulary of "
+            f"{config.vocab_size:,} entries",
+            "raise --vocab-size",
+        )
+    there = frozenset(extra.tokens)
     if rules.whole:
-        # A literal "[MASK]" in text is no control token.
-        known -= set(SPECIAL_TOKENS)
-        found = sum(count for word, count in counted.words if word in known)
-        unknown, pieces = total - found, total
+        chosen = choose_whole_tokens(
+            counted.words, room=room, min_frequency=config.min_frequency, already=there
+        )
     else:
-        unknown, pieces = measure(counted.words, tokens)
-    if left_out is None:
-        candidates = counted.words if rules.whole else counted.totals.characters.items()
-        left_out = [(what, count) for what, count in candidates if what not in known]
-        left_out.sort(key=lambda item: (-item[1], item[0]))
-    return _Vocabulary(tokens, left_out, unknown, pieces)
+        chosen = choose_pieces(
+            counted.words,
+            counted.totals,
+            room=room,
+            min_frequency=config.min_frequency,
+            on_progress=lambda share: tell(_COUNTED + (_FED - _COUNTED) * share),
+        )
+    more = [token for token in chosen.tokens if token not in there]
+    return chosen._replace(tokens=[*SPECIAL_TOKENS, *extra.tokens, *more])
 
 
 def _describe(
-    counted: Counted | None, vocabulary: _Vocabulary, *, asked: int | None
+    report: VocabReport,
+    counted: Counted,
+    tokens: list[str],
+    left_out: list[tuple[str, int]] | None,
+    *,
+    is_whole: bool,
 ) -> VocabReport:
-    size = len(vocabulary.tokens)
-    if counted is None:
-        nothing = Sample(share=1.0, documents=0, bytes=0, corpus_bytes=0)
-        return VocabReport(
-            corpus=CorpusReport(),
-            sample=nothing,
-            words=0,
-            distinct_words=0,
-            cut_words=0,
-            forgotten_words=0,
-            vocab_size_asked=asked or size,
-            vocab_size=size,
-            left_out=0,
-            left_out_most_frequent=(),
-            unk_rate=None,
-            pieces_per_word=None,
-        )
-    totals = counted.totals
-    return VocabReport(
+    """Add what was counted, and how the tokens fit that."""
+    totals, known = counted.totals, set(tokens)
+    if is_whole:
+        # A literal "[MASK]" in text is no control token.
+        known -= set(SPECIAL_TOKENS)
+        unknown = totals.total - sum(count for word, count in counted.words if word in known)
+        pieces = totals.total
+    else:
+        unknown, pieces = measure(counted.words, tokens)
+    if left_out is None:
+        candidates = counted.words if is_whole else totals.characters.items()
+        left_out = [(what, count) for what, count in candidates if what not in known]
+        left_out.sort(key=lambda item: (-item[1], item[0]))
+    return replace(
+        report,
         corpus=counted.corpus,
         sample=counted.sample,
         words=totals.total,
         distinct_words=totals.distinct,
         cut_words=totals.cut_words,
         forgotten_words=totals.forgotten,
-        vocab_size_asked=asked or size,
-        vocab_size=size,
-        left_out=len(vocabulary.left_out),
-        left_out_most_frequent=tuple(vocabulary.left_out[:_MOST_FREQUENT_SHOWN]),
-        unk_rate=vocabulary.unknown / totals.total,
-        pieces_per_word=vocabulary.pieces / totals.total,
+        left_out=len(left_out),
+        left_out_most_frequent=tuple(left_out[:_MOST_FREQUENT_SHOWN]),
+        unk_rate=unknown / totals.total,
+        pieces_per_word=pieces / totals.total,
     )
 
 
-def _check_unknown(report: VocabReport, config: BuildVocab, *, is_ready: bool) -> None:
+def _check_unknown(report: VocabReport, config: BuildVocab, *, is_given: bool) -> None:
     if report.unk_rate is not None and report.unk_rate > config.max_unknown_share:
         unit = "characters" if config.token_mode == "wordpiece" else "tokens"
         named = ", ".join(f"{what!r} {count:,}" for what, count in report.left_out_most_frequent)
-        if is_ready:
+        if is_given:
             way_out = "take a vocabulary made for such text, with the casing it was made with"
         elif config.token_mode == "wordpiece":
             way_out = "raise --vocab-size"

@@ -16,17 +16,161 @@ from bertpre.tokenizer.normalizing import (
     LONGEST_WORD,
     Rules,
     cut_run,
-    kmer_splitter,
     make_normalizer,
     make_pre_tokenizer,
-    own_splitter,
+    make_splitter,
 )
 
+# Raw chunks are kept apart until so many differ, or so much text was read: a chunk is normalised
+# once for all its occurrences, and a line without white space is one huge chunk.
+_CHUNKS_KEPT = 100_000
+_CHARACTERS_KEPT = 8_000_000
+# The library takes some 16 bytes for each byte that it is given at once.
+_CHARACTERS_AT_ONCE = 65_536
+# Texts are split together up to here.
+_CHARACTERS_TOGETHER = 16_384
+# Words beyond these wait on disk, and meet again when all text is read.
+_WORDS_IN_MEMORY = 250_000
+# Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
+# order of the text does not matter. They hardly move a merge.
+_MOST_WORDS = 400_000
 _PARTS = 64  # of a corpus with ten million different words, each takes some 25 MB
 
 
-class Spill:
-    """Adds up counts over any number of calls; a word is always in the same part."""
+class WordCounts:
+    """Counts words as a tokenizer with the same rules will see them.
+
+    Attributes:
+        total: running words counted so far.
+        characters: occurrences of each character, complete after `finish`.
+        inside: characters that occurred after another one of the same word, likewise.
+        cut_words: runs over 100 characters, which are counted in parts.
+        forgotten: occurrences of rare words that were dropped to bound memory.
+        distinct: how many words differ, complete after `finish`, the dropped ones included.
+    """
+
+    def __init__(self, rules: Rules, *, most_words: int = 0) -> None:
+        """Start with no words.
+
+        Args:
+            rules: how text becomes words.
+            most_words: words to remember at least, where there are so many.
+        """
+        self._normalizer = make_normalizer(rules)
+        self._pre_tokenizer = make_pre_tokenizer(rules)
+        self._whole = rules.whole
+        self._split = make_splitter(rules, self._normalizer)
+        self._most_words = max(_MOST_WORDS, most_words)
+        self._on_disk: _CountsOnDisk | None = None
+        self._waiting: list[str] = []
+        self._characters_waiting = 0
+        self._chunks: Counter[str] = Counter()
+        self._characters_kept = 0
+        self._words: Counter[str] = Counter()
+        self.total = 0
+        self.characters: Counter[str] = Counter()
+        self.inside: set[str] = set()
+        self.cut_words = 0
+        self.forgotten = 0
+        self.distinct = 0
+
+    def add(self, text: str) -> None:
+        """Count the words of a text."""
+        # Together with others, as most texts are short: a call for each takes as long as its words.
+        self._waiting.append(text)
+        self._characters_waiting += len(text)
+        if self._characters_waiting > _CHARACTERS_TOGETHER:
+            self._split_waiting()
+
+    def _split_waiting(self) -> None:
+        text = "\n".join(self._waiting)
+        self._waiting.clear()
+        self._characters_waiting = 0
+        self._characters_kept += len(text)
+        chunks = iter(self._split(text))
+        if len(text) > LONGEST_RUN and not self._whole:
+            chunks = self._cut_long_runs(chunks)
+        # A chromosome in one line has as many k-mers as characters.
+        while block := list(islice(chunks, _CHUNKS_KEPT)):
+            self._chunks.update(block)
+            if len(self._chunks) > _CHUNKS_KEPT or self._characters_kept > _CHARACTERS_KEPT:
+                self._count_chunks()
+
+    def finish(self) -> "SortedCounts":
+        """Return the words; this object keeps the totals and gives the words up."""
+        self._split_waiting()
+        self._count_chunks()
+        words, self._words = self._words, Counter()
+        if self._on_disk is None:
+            parts: Iterable[Counter[str]] = [words]
+        else:
+            self._on_disk.add(words)
+            parts = self._on_disk.parts()
+        del words
+        kept: dict[str, int] = {}
+        for part in parts:
+            self._count_characters(part)
+            self.distinct += len(part)
+            kept.update(part)
+            if len(kept) > self._most_words * 1.25:
+                kept = _most_frequent(kept, self._most_words)
+        if len(kept) > self._most_words:
+            kept = _most_frequent(kept, self._most_words)
+        self.forgotten = self.total - sum(kept.values())
+        return SortedCounts(kept)
+
+    def _count_chunks(self) -> None:
+        by_times: defaultdict[int, list[str]] = defaultdict(list)
+        for chunk, times in self._chunks.items():
+            by_times[times].append(chunk)
+        self._chunks.clear()
+        self._characters_kept = 0
+        for times, chunks in by_times.items():
+            for text in _join_chunks(chunks):
+                words = self._split_to_words(text, times)
+                self.total += len(words) * times
+                if times == 1:  # most chunks are rare
+                    self._words.update(words)
+                else:
+                    for word, count in Counter(words).items():
+                        self._words[word] += count * times
+                if len(self._words) > _WORDS_IN_MEMORY:
+                    self._on_disk = self._on_disk or _CountsOnDisk()
+                    self._on_disk.add(self._words)
+                    self._words.clear()
+
+    def _cut_long_runs(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Cut runs that are too long for the library, each of which is still one run."""
+        for chunk in chunks:
+            parts = cut_run(chunk)
+            self.cut_words -= sum(len(part) > LONGEST_WORD for part in parts[1:])
+            yield from parts
+
+    def _split_to_words(self, text: str, times: int) -> list[str]:
+        words: list[str] = []
+        rest: list[str] = []
+        for word in self._normalizer.normalize_str(text).split():
+            # Letters and digits alone hold no punctuation to split at, which saves a slow call.
+            whole = self._whole or (len(word) <= LONGEST_WORD and word.isalnum())
+            (words if whole else rest).append(word)
+        if rest:
+            self.cut_words += times * sum(len(run) > LONGEST_WORD for run in _long_runs(rest))
+            words += [word for word, _ in self._pre_tokenizer.pre_tokenize_str(" ".join(rest))]
+        return words
+
+    def _count_characters(self, words: Mapping[str, int]) -> None:
+        # Together where the count is the same, as most words are rare.
+        by_count: defaultdict[int, list[str]] = defaultdict(list)
+        for word, count in words.items():
+            by_count[count].append(word)
+        for count, group in by_count.items():
+            for character, times in Counter("".join(group)).items():
+                self.characters[character] += times * count
+            self.inside.update("".join([word[1:] for word in group]))
+
+
+class _CountsOnDisk:
+    """Adds up counts in files, over any number of calls; a word is always in the same part."""
 
     def __init__(self) -> None:
         # Without names, so that nothing is left behind however the process ends.
@@ -55,155 +199,6 @@ class Spill:
                 sums[word.decode()] += int(count)
             file.close()
             yield sums
-
-
-# Raw chunks are kept apart until so many differ, or so much text was read: a chunk is normalised
-# once for all its occurrences, and a line without white space is one huge chunk.
-_CHUNKS_KEPT = 100_000
-_CHARACTERS_KEPT = 8_000_000
-# The library takes some 16 bytes for each byte that it is given at once.
-_CHARACTERS_AT_ONCE = 65_536
-# Texts are split together up to here.
-_CHARACTERS_TOGETHER = 16_384
-# Words beyond these wait on disk, and meet again when all text is read.
-_WORDS_IN_MEMORY = 250_000
-# Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
-# order of the text does not matter. They hardly move a merge.
-_MOST_WORDS = 400_000
-
-
-class WordCounts:
-    """Counts words as a tokenizer with the same rules will see them.
-
-    Attributes:
-        total: running words counted so far.
-        characters: occurrences of each character, complete after `finish`.
-        inside: characters that occurred after another one of the same word, likewise.
-        cut_words: runs over 100 characters, which are counted in parts.
-        forgotten: occurrences of rare words that were dropped to bound memory.
-        distinct: how many words differ, complete after `finish`, the dropped ones included.
-    """
-
-    def __init__(self, rules: Rules, *, most_words: int = 0) -> None:
-        """Start with no words.
-
-        Args:
-            rules: how text becomes words.
-            most_words: words to remember at least, where there are so many.
-        """
-        self._normalizer = make_normalizer(rules)
-        self._pre_tokenizer = make_pre_tokenizer(rules)
-        self._whole = rules.whole
-        self._split = own_splitter(whole=rules.whole)
-        if rules.kmer is not None:
-            self._split = kmer_splitter(rules.kmer, self._normalizer, lowercase=rules.lowercase)
-        self._most_words = max(_MOST_WORDS, most_words)
-        self._spill: Spill | None = None
-        self._waiting: list[str] = []
-        self._characters_waiting = 0
-        self._chunks: Counter[str] = Counter()
-        self._characters_kept = 0
-        self._words: Counter[str] = Counter()
-        self.total = 0
-        self.characters: Counter[str] = Counter()
-        self.inside: set[str] = set()
-        self.cut_words = 0
-        self.forgotten = 0
-        self.distinct = 0
-
-    def add(self, text: str) -> None:
-        """Count the words of a text."""
-        # Together with others, as most texts are short: a call for each takes as long as its words.
-        self._waiting.append(text)
-        self._characters_waiting += len(text)
-        if self._characters_waiting > _CHARACTERS_TOGETHER:
-            self._split_waiting()
-
-    def _split_waiting(self) -> None:
-        text = "\n".join(self._waiting)
-        self._waiting.clear()
-        self._characters_waiting = 0
-        self._characters_kept += len(text)
-        chunks = iter(self._split(text))
-        if len(text) > LONGEST_RUN and not self._whole:
-            chunks = self._cut(chunks)
-        # A chromosome in one line has as many k-mers as characters.
-        while block := list(islice(chunks, _CHUNKS_KEPT)):
-            self._chunks.update(block)
-            if len(self._chunks) > _CHUNKS_KEPT or self._characters_kept > _CHARACTERS_KEPT:
-                self._fold()
-
-    def finish(self) -> "SortedCounts":
-        """Return the words; this object keeps the totals and gives the words up."""
-        self._split_waiting()
-        self._fold()
-        words, self._words = self._words, Counter()
-        if self._spill is None:
-            parts: Iterable[Counter[str]] = [words]
-        else:
-            self._spill.add(words)
-            parts = self._spill.parts()
-        del words
-        kept: dict[str, int] = {}
-        for part in parts:
-            self._count_characters(part)
-            self.distinct += len(part)
-            kept.update(part)
-            if len(kept) > self._most_words * 1.25:
-                kept = _most_frequent(kept, self._most_words)
-        if len(kept) > self._most_words:
-            kept = _most_frequent(kept, self._most_words)
-        self.forgotten = self.total - sum(kept.values())
-        return SortedCounts(kept)
-
-    def _fold(self) -> None:
-        by_times: defaultdict[int, list[str]] = defaultdict(list)
-        for chunk, times in self._chunks.items():
-            by_times[times].append(chunk)
-        self._chunks.clear()
-        self._characters_kept = 0
-        for times, chunks in by_times.items():
-            for text in _join(chunks):
-                words = self._words_of(text, times)
-                self.total += len(words) * times
-                if times == 1:  # most chunks are rare
-                    self._words.update(words)
-                else:
-                    for word, count in Counter(words).items():
-                        self._words[word] += count * times
-                if len(self._words) > _WORDS_IN_MEMORY:
-                    self._spill = self._spill or Spill()
-                    self._spill.add(self._words)
-                    self._words.clear()
-
-    def _cut(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Cut runs that are too long for the library, each of which is still one run."""
-        for chunk in chunks:
-            parts = cut_run(chunk)
-            self.cut_words -= sum(len(part) > LONGEST_WORD for part in parts[1:])
-            yield from parts
-
-    def _words_of(self, text: str, times: int) -> list[str]:
-        words: list[str] = []
-        rest: list[str] = []
-        for word in self._normalizer.normalize_str(text).split():
-            # Letters and digits alone hold no punctuation to split at, which saves a slow call.
-            whole = self._whole or (len(word) <= LONGEST_WORD and word.isalnum())
-            (words if whole else rest).append(word)
-        if rest:
-            self.cut_words += times * sum(len(run) > LONGEST_WORD for run in _runs(rest))
-            words += [word for word, _ in self._pre_tokenizer.pre_tokenize_str(" ".join(rest))]
-        return words
-
-    def _count_characters(self, words: Mapping[str, int]) -> None:
-        # Together where the count is the same, as most words are rare.
-        by_count: defaultdict[int, list[str]] = defaultdict(list)
-        for word, count in words.items():
-            by_count[count].append(word)
-        for count, group in by_count.items():
-            for character, times in Counter("".join(group)).items():
-                self.characters[character] += times * count
-            self.inside.update("".join([word[1:] for word in group]))
 
 
 class SortedCounts:
@@ -259,7 +254,7 @@ def _most_frequent(words: Mapping[str, int], number: int) -> dict[str, int]:
     return kept | dict.fromkeys(tied[: number - len(kept)], least)
 
 
-def _join(chunks: Sequence[str]) -> Iterator[str]:
+def _join_chunks(chunks: Sequence[str]) -> Iterator[str]:
     ends = list(accumulate(map(len, chunks)))
     start = done = 0
     while start < len(chunks):
@@ -268,7 +263,7 @@ def _join(chunks: Sequence[str]) -> Iterator[str]:
         start, done = end, ends[min(end, len(chunks)) - 1]
 
 
-def _runs(words: Iterable[str]) -> Iterator[str]:
+def _long_runs(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         if len(word) > LONGEST_WORD:
             yield from (run for run, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(word))

@@ -1,9 +1,11 @@
 """Which files the inputs of a command name."""
 
+from pathlib import Path
+
 import pytest
 
 from bertpre.corpus.files import STDIN
-from bertpre.corpus.inputs import InputFile, find_files
+from bertpre.corpus.inputs import InputFile, find_files, format_by_name, table_format
 from bertpre.errors import CorpusError
 
 
@@ -74,3 +76,23 @@ def test_a_link_to_a_folder_is_passed_over_and_said(tmp_path, caplog):
 def test_one_name_in_place_of_a_list_is_refused():
     with pytest.raises(TypeError, match="expected a list of files and folders, found the one name"):
         find_files("corpus.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [("a.TXT", "txt"), ("a.b.jsonl.gz", "jsonl"), ("a.csv", "csv"), ("a.tsv.GZ", "tsv"),
+     ("a.gz", None), ("README", None), ("tsv", None)],
+)  # fmt: skip
+def test_the_name_tells_the_format(name, format):
+    assert format_by_name(Path(name)) == format
+
+
+def test_the_format_of_a_table_is_asked_for_or_told_by_the_name():
+    assert table_format(Path("a.csv"), "tsv") == "tsv"
+    assert table_format(Path("a.csv.gz"), "auto") == "csv"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.dat"])
+def test_a_table_whose_name_tells_nothing_is_an_error(name):
+    with pytest.raises(CorpusError, match=f"{name}: the name does not say which kind of table"):
+        table_format(Path(name), "auto")

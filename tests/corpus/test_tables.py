@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bertpre.corpus.row_error import RowError
-from bertpre.corpus.tables import Row, format_by_name, read_rows, table_format
+from bertpre.corpus.tables import Row, RowError, read_rows
 from bertpre.errors import CorpusError
 
 
@@ -179,26 +178,6 @@ def test_a_whole_surrogate_pair_is_one_character(tmp_path):
     assert rows(path, "text", format="jsonl")[0].cells == ("😀",)
 
 
-@pytest.mark.parametrize(
-    ("name", "format"),
-    [("a.TXT", "txt"), ("a.b.jsonl.gz", "jsonl"), ("a.csv", "csv"), ("a.tsv.GZ", "tsv"),
-     ("a.gz", None), ("README", None), ("tsv", None)],
-)  # fmt: skip
-def test_the_name_tells_the_format(name, format):
-    assert format_by_name(Path(name)) == format
-
-
-def test_the_format_of_a_table_is_asked_for_or_told_by_the_name():
-    assert table_format(Path("a.csv"), "tsv") == "tsv"
-    assert table_format(Path("a.csv.gz"), "auto") == "csv"
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.dat"])
-def test_a_table_whose_name_tells_nothing_is_an_error(name):
-    with pytest.raises(CorpusError, match=f"{name}: the name does not say which kind of table"):
-        table_format(Path(name), "auto")
-
-
 PANDAS = 'label\ttext\n1\t"she said ""no"" twice"\n2\t"a\tb\nc"\n3\tplain\n'
 
 
@@ -307,6 +286,7 @@ def test_parquet_gives_text_columns_and_skips_what_is_none(tmp_path):
         "no column 'body'; found 'id', 'text', 'meta'"
     )
     assert "row 2: column 'text'" in refused(path, "text", format="parquet").message
+    assert "row 2: column 'text'" in refused(path, 2, format="parquet").message
 
 
 def test_parquet_writes_numbers_as_people_do_and_joins_lists(tmp_path):

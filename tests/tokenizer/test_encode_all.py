@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bertpre.config.schema import BuildVocab
-from bertpre.tokenizer import chunks
-from bertpre.tokenizer import piece_cache as memo
+from bertpre.tokenizer import chunks, piece_cache
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.tokenizer.vocabulary import build_vocab
 
@@ -77,10 +76,10 @@ def test_ids_are_those_of_the_library(
 
 
 @pytest.mark.parametrize("name", ["cased", "uncased", "whole", "foreign"])
-def test_ids_stay_the_same_when_the_memo_starts_anew(
+def test_ids_stay_the_same_when_the_cache_starts_anew(
     folders: dict[str, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memo, "_MEMO_ENTRIES", 5)
+    monkeypatch.setattr(piece_cache, "_MOST_CHUNKS", 5)
     tokenizer = Tokenizer.load(folders[name])
 
     for _ in range(3):

@@ -17,7 +17,7 @@ def test_words_are_normalised_and_those_that_would_be_cut_are_told(tmp_path):
 
     extra = read_extra_tokens(path, LOWERCASE)
 
-    assert extra.entries == ("aspirin", "c++", "新冠", "été")
+    assert extra.tokens == ("aspirin", "c++", "新冠", "été")
     assert extra.kept_whole == ("c++", "新冠")
     assert read_extra_tokens(path, WHOLE).kept_whole == ()
 

@@ -5,18 +5,23 @@ from collections import Counter
 import pytest
 
 from bertpre.tokenizer import learning as module
-from bertpre.tokenizer.learning import Entries, choose_pieces, choose_whole_tokens, measure
+from bertpre.tokenizer.learning import (
+    ChosenTokens,
+    choose_pieces,
+    choose_whole_tokens,
+    measure,
+)
 from bertpre.tokenizer.normalizing import SPECIAL_TOKENS, Rules
 from bertpre.tokenizer.word_counts import SortedCounts, WordCounts
 
 
-def whole(counts: dict[str, int], *, room: int, min_frequency: int = 1) -> Entries:
+def whole(counts: dict[str, int], *, room: int, min_frequency: int = 1) -> ChosenTokens:
     return choose_whole_tokens(
         SortedCounts(Counter(counts)), room=room, min_frequency=min_frequency
     )
 
 
-def pieces(text: str, *, room: int, min_frequency: int = 2) -> Entries:
+def pieces(text: str, *, room: int, min_frequency: int = 2) -> ChosenTokens:
     totals = WordCounts(Rules(whole=False, lowercase=False, strip_accents=False))
     totals.add(text)
     return choose_pieces(totals.finish(), totals, room=room, min_frequency=min_frequency)
@@ -25,26 +30,26 @@ def pieces(text: str, *, room: int, min_frequency: int = 2) -> Entries:
 def test_whole_tokens_are_ordered_by_count_then_code_point():
     result = whole({"b": 2, "a": 2, "é": 3, "c": 1, "B": 2}, room=4)
 
-    assert result == Entries(["é", "B", "a", "b"], [("c", 1)])
+    assert result == ChosenTokens(["é", "B", "a", "b"], [("c", 1)])
 
 
 def test_whole_tokens_below_the_minimum_frequency_are_left_out():
-    assert whole({"a": 3, "b": 2, "c": 1}, room=9, min_frequency=2) == Entries(
+    assert whole({"a": 3, "b": 2, "c": 1}, room=9, min_frequency=2) == ChosenTokens(
         ["a", "b"], [("c", 1)]
     )
 
 
 def test_a_literal_special_token_is_no_entry():
-    assert whole({"[MASK]": 9, "[mask]": 1}, room=9) == Entries(["[mask]"], [])
+    assert whole({"[MASK]": 9, "[mask]": 1}, room=9) == ChosenTokens(["[mask]"], [])
 
 
 def test_merges_go_by_frequency_and_the_size_is_a_cap():
     # Pairs: h+##u 15+12, ##u+##g 20: the example of the tokenizers documentation, "hug pug hugs".
     text = "hug " * 10 + "pug " * 5 + "hugs " * 5 + "hu " * 2
 
-    assert pieces(text, room=9).entries == ["##g", "##s", "##u", "g", "h", "p", "s", "u", "##ug"]
+    assert pieces(text, room=9).tokens == ["##g", "##s", "##u", "g", "h", "p", "s", "u", "##ug"]
     full = pieces(text, room=100)
-    assert full.entries == [
+    assert full.tokens == [
         *["##g", "##s", "##u", "g", "h", "p", "s", "u"],
         *["##ug", "hug", "pug", "hugs", "hu"],
     ]
@@ -52,18 +57,18 @@ def test_merges_go_by_frequency_and_the_size_is_a_cap():
 
 
 def test_a_pair_below_the_minimum_frequency_is_not_merged():
-    assert "ab" not in pieces("ab", room=99).entries
-    assert "ab" in pieces("ab", room=99, min_frequency=1).entries
+    assert "ab" not in pieces("ab", room=99).tokens
+    assert "ab" in pieces("ab", room=99, min_frequency=1).tokens
 
 
 def test_continuations_exist_only_for_characters_inside_words():
-    assert pieces("中国 ab.", room=99).entries == ["##b", ".", "a", "b", "中", "国"]
+    assert pieces("中国 ab.", room=99).tokens == ["##b", ".", "a", "b", "中", "国"]
 
 
 def test_the_rarest_characters_go_when_characters_alone_exceed_the_room():
     result = pieces("一一一 丁丁 七 丄 万万", room=3)
 
-    assert sorted(result.entries) == ["一", "丁", "万"]
+    assert sorted(result.tokens) == ["一", "丁", "万"]
     assert result.left_out == [("七", 1), ("丄", 1)]
 
 
@@ -75,10 +80,10 @@ def test_beyond_half_of_the_room_rare_characters_make_way_for_merges():
 
     small, large = pieces(text, room=110), pieces(text, room=1000)
 
-    assert len(small.entries) == 110
-    assert sum(len(piece) == 2 and piece in words for piece in small.entries) == 55
-    assert len(small.left_out) == 200 - sum(piece in rare for piece in small.entries) > 100
-    assert set(rare) < set(large.entries)
+    assert len(small.tokens) == 110
+    assert sum(len(piece) == 2 and piece in words for piece in small.tokens) == 55
+    assert len(small.left_out) == 200 - sum(piece in rare for piece in small.tokens) > 100
+    assert set(rare) < set(large.tokens)
     assert large.left_out == []
 
 
@@ -87,7 +92,7 @@ def test_room_that_merges_leave_is_given_to_characters():
 
     result = pieces("中国" * 400_000 + rare, room=100)
 
-    assert set(rare) < set(result.entries)
+    assert set(rare) < set(result.tokens)
 
 
 def test_words_with_a_character_that_is_left_out_do_not_shape_pieces(monkeypatch):
@@ -97,15 +102,15 @@ def test_words_with_a_character_that_is_left_out_do_not_shape_pieces(monkeypatch
 
     result = pieces(text, room=10)
 
-    assert "cd" in result.entries
-    assert "ab" not in result.entries
+    assert "cd" in result.tokens
+    assert "ab" not in result.tokens
 
 
 def test_text_that_looks_like_special_tokens_or_continuations_is_text():
     result = pieces("[SEP] [sep] ##a [MASK] a##b " * 9, room=99)
 
-    assert not {*SPECIAL_TOKENS, "[sep]", "##", "###", "##["} & set(result.entries)
-    assert {"[", "]", "#", "SEP", "sep", "MASK"} < set(result.entries)
+    assert not {*SPECIAL_TOKENS, "[sep]", "##", "###", "##["} & set(result.tokens)
+    assert {"[", "]", "#", "SEP", "sep", "MASK"} < set(result.tokens)
 
 
 def test_measuring_counts_unknown_words_and_pieces_over_the_running_words():
@@ -116,4 +121,4 @@ def test_measuring_counts_unknown_words_and_pieces_over_the_running_words():
 
 @pytest.mark.parametrize("room", [1, 2, 3, 7, 8, 20])
 def test_the_room_is_never_exceeded(room):
-    assert len(pieces("hug pug hugs bun 中 é" * 9, room=room).entries) <= room
+    assert len(pieces("hug pug hugs bun 中 é" * 9, room=room).tokens) <= room

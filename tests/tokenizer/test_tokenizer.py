@@ -9,7 +9,7 @@ import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertpre.tokenizer import piece_cache as memo
+from bertpre.tokenizer import piece_cache
 from bertpre.tokenizer.folder import write_tokenizer_folder
 from bertpre.tokenizer.normalizing import SPECIAL_TOKENS, Rules
 from bertpre.tokenizer.tokenizer import Tokenizer
@@ -236,14 +236,14 @@ def test_decoding_joins_pieces_and_shows_special_tokens(cased, whole):
     assert cased.decode([cased.tokens.index("##ing")]) == "##ing"
 
 
-def test_the_memo_is_bounded_and_changes_nothing(cased, monkeypatch):
-    monkeypatch.setattr(memo, "_MEMO_ENTRIES", 3)
+def test_the_cache_is_bounded_and_changes_nothing(cased, monkeypatch):
+    monkeypatch.setattr(piece_cache, "_MOST_CHUNKS", 3)
     text = "a b c abc ab ba " + "a" * 40
 
     first = [cased.encode(text).ids.tolist() for _ in range(4)]
 
     assert first[1:] == first[:-1]
-    assert len(cased._memo) <= 3 + len(text.split())
+    assert len(cased._cache) <= 3 + len(text.split())
 
 
 def test_ordinary_ids_leave_out_special_and_unused_rows(tmp_path):

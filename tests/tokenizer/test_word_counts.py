@@ -135,7 +135,7 @@ def test_words_on_disk_give_the_same_counts_in_any_order(monkeypatch, kept):
     for order in (lines, lines[::-1], sorted(lines)):
         totals, words = count(order)
 
-        assert totals._spill is not None
+        assert totals._on_disk is not None
         assert words == expected[1]
         assert (totals.total, totals.distinct, totals.forgotten) == (
             expected[0].total, expected[0].distinct, expected[0].forgotten,

@@ -1,8 +1,9 @@
+"""Words are found in a row of bytes, and told by their hashes."""
+
 import numpy as np
 import pytest
 
-from bertpre.tokenizer import word_table
-from bertpre.tokenizer.word_table import NOT_FOUND, WordTable, find_words
+from bertpre.tokenizer.chunks import find_words
 
 IS_SPACE = np.zeros(256, bool)
 IS_SPACE[[ord(" "), ord("\n")]] = True
@@ -52,18 +53,3 @@ def test_hashes_of_many_words_differ_and_fill_their_bits() -> None:
     ones = np.unpackbits(hashes.view(np.uint8).reshape(-1, 8), axis=1).mean(axis=0)
     # Six standard deviations of a fair coin.
     np.testing.assert_allclose(ones, 0.5, atol=6 * 0.5 / 100_000**0.5)
-
-
-def test_a_table_finds_what_was_added_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "_SLOT_BITS", 8)  # 256 slots, so that words collide
-    table = WordTable()
-    generator = np.random.default_rng(1)
-    hashes = np.unique(generator.integers(1, 2**64 - 1, 220, dtype=np.uint64))
-    known, unknown = hashes[:200], hashes[200:]
-
-    for part in np.array_split(np.arange(200), 7):
-        table.add(known[part], part.astype(np.int32))
-
-    assert table.find(known).tolist() == list(range(200))
-    assert table.find(np.repeat(known[:3], 2)).tolist() == [0, 0, 1, 1, 2, 2]
-    assert table.find(unknown).tolist() == [NOT_FOUND] * 20
