@@ -1,4 +1,4 @@
-"""Folders that pass between the stages, and the way to write them all or not at all.
+"""The folders that stages hand on, each written completely or not at all.
 
 An artefact is a folder whose ``manifest.json`` was written last. It holds what the content depends
 on and never paths, times, host names or worker counts, so equal runs give equal bytes.

@@ -1,4 +1,4 @@
-"""One file, written whole or not at all; the files of an artefact are written through here."""
+"""One file, written whole or not at all: text and JSON of an artefact, or a command's output."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from bertpre.errors import ConfigError
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write under another name, which takes its own when the block ends well."""
+    """Open a file beside ``path`` that takes its place when the block ends without an error."""
     unfinished = path.with_name(f".{path.name}.partial")
     file = unfinished.open("wb")
     try:
@@ -39,7 +39,7 @@ def write_json(path: Path, value: object) -> None:
 
 @contextlib.contextmanager
 def whole_file(output: Path) -> Iterator[BinaryIO]:
-    """Give a file that a user asked for, to be written; it appears when it is whole.
+    """Open a command's output file, which appears under its name only when it is complete.
 
     Raises:
         ConfigError: it cannot be written there.
@@ -56,10 +56,10 @@ def whole_file(output: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def faults_named(path: Path) -> Iterator[None]:
-    """Give a fault of the system that names no file, such as a full disk, this one.
+    """Name ``path`` in a system error that names no file, such as that of a full disk.
 
     Raises:
-        ConfigError: in place of such a fault.
+        ConfigError: in place of such an error.
     """
     try:
         yield
@@ -73,10 +73,10 @@ def faults_named(path: Path) -> Iterator[None]:
 
 
 def check_output_file(output: Path, *, reads: Path | None = None, overwrite: bool) -> None:
-    """Refuse a single file as output that exists, or that is what the command reads.
+    """Refuse an output file that exists already, or that is the command's own input.
 
     Raises:
-        ConfigError: it is, or it is a folder.
+        ConfigError: it does or is, or it is a folder.
     """
     if not output.exists():
         return

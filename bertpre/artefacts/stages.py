@@ -15,7 +15,7 @@ _RESUMABLE = ("part", "data")  # stages that go on from what they had finished
 
 
 def check_output(output: Path, *, kind: Kind, overwrite: bool) -> None:
-    """Refuse an output that exists, so that nothing is lost by a repeated command.
+    """Refuse an output that exists, so that repeating a command loses nothing.
 
     Args:
         output: the folder to make.
@@ -54,7 +54,12 @@ def check_output(output: Path, *, kind: Kind, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, *, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold a lock file for the duration; the lock ends with the process, however it ends.
+    """Hold a lock file during the block; the system releases it when the process ends.
+
+    Args:
+        path: the lock file.
+        what: what it protects, for the message.
+        kind: LOCK_EX, or LOCK_SH for those who only ask.
 
     Raises:
         ConfigError: another process holds it.
@@ -70,7 +75,7 @@ def locked(path: Path, what: str, *, kind: int = fcntl.LOCK_EX) -> Iterator[None
 
 
 def check_unlocked(path: Path, what: str) -> None:
-    """Raise ConfigError if another process holds it; the processes of torchrun may ask at once."""
+    """Raise ConfigError if another process holds the lock; several may ask at the same time."""
     with locked(path, what, kind=fcntl.LOCK_SH):
         pass
 

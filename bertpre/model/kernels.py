@@ -1,8 +1,8 @@
-"""Two steps that PyTorch takes more slowly, with their gradients written out.
+"""Two steps with gradients written out by hand, as PyTorch's own forms of them are slower.
 
-The loss over the vocabulary: its scores, the largest thing in training, go through memory once.
-Dropout on a CPU: one random word serves four values. The tests hold each to its plain form. Size
-letters: P predicted tokens, D hidden_size, V vocab_size.
+The loss over the vocabulary passes its scores, the largest tensor in training, through memory once.
+Dropout on a CPU draws one random word for four values. The tests compare the loss with its plain
+form. Size letters: P predicted tokens, D hidden_size, V vocab_size.
 """
 
 from typing import Any

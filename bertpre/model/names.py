@@ -101,7 +101,7 @@ def canonical_name(name: str, parts: Collection[str]) -> str:
     Args:
         name: as `plain_names` gives it: perhaps without ``bert.``, with ``gamma`` and ``beta``,
             or a tied copy.
-        parts: the names of the model's, as a copy only stands for something that the model has.
+        parts: the model's names; a copy is only renamed if the model has the original.
     """
     for old, new in _OLD_NAMES:
         name = name.replace(old, new)
