@@ -113,3 +113,30 @@ def test_a_default_that_differs_from_the_paper_does_so_on_purpose(name, expected
 )
 def test_what_the_paper_does_not_do_in_fine_tuning_is_off(name, off):
     assert getattr(Config().finetune, name) == off
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # Source: train() of BertWordPieceTokenizer in the tokenizers library.
+        ("build_vocab.min_frequency", 2),
+        # Source: Haegele et al. 2024: a fall over 10 to 20 % of the run matches a cosine.
+        ("pretrain.schedule.decay_ratio", 0.2),
+        # Source: Jordan 2024, the reference code of Muon.
+        ("pretrain.optimizer.momentum", 0.95),
+        # Ours.
+        ("seed", 0),
+        ("build_vocab.max_unknown_share", 0.05),
+        ("make_data.max_unknown_share", 0.05),
+        ("make_data.eval_fraction", 0.02),
+        ("pretrain.eval_every_steps", 500),
+        ("pretrain.save_every_steps", 500),
+        ("pretrain.log_every_steps", 10),
+        ("pretrain.keep_checkpoints", 3),
+        ("finetune.dev_fraction", 0.1),
+        ("finetune.window_overlap", 0.25),
+        ("embed.pooling", "mean"),
+    ],
+)
+def test_a_default_on_which_the_paper_is_silent_is_changed_knowingly(name, expected):
+    assert at(Config(), name) == expected
