@@ -131,6 +131,15 @@ def test_config_json_holds_hugging_face_keys(build: Build, tmp_path: Path) -> No
     }
 
 
+def test_padding_is_entry_0_unless_the_tokenizer_has_it_elsewhere(
+    build: Build, tmp_path: Path
+) -> None:
+    save_model(tmp_path, build())
+
+    # Source: BertConfig of the transformers library, pad_token_id.
+    assert json.loads((tmp_path / "config.json").read_text())["pad_token_id"] == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "pooling", "expected"),
     [

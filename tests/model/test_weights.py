@@ -381,6 +381,17 @@ def test_a_model_in_several_files_is_read_as_one(
         read_weights(tmp_path)
 
 
+def test_an_index_cannot_name_files_outside_its_folder(build: Build, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file(to_hugging_face(build()), tmp_path / "outside.safetensors")
+    index = {"weight_map": {"bert.pooler.dense.bias": "../outside.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    with pytest.raises(CheckpointError, match=r"not in the folder: outside\.safetensors"):
+        read_weights(folder)
+
+
 def test_weights_of_other_libraries_are_named(tmp_path: Path) -> None:
     (tmp_path / "tf_model.h5").touch()
     (tmp_path / "bert_model.ckpt.index").touch()
