@@ -26,8 +26,8 @@ from bertpre.finetuning.loop import Part, Training, fit
 from bertpre.finetuning.running import Placement, Run, load_finetuned
 from bertpre.finetuning.start import read_start
 from bertpre.model.bert import initialize
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import Precision, keep_freed_memory, pick_precision
 
@@ -53,7 +53,7 @@ def make_checkpoint(folder: Path, name: str) -> Path:
     initialize(model, 0.02, torch.Generator().manual_seed(0))
     checkpoint = folder / name
     checkpoint.mkdir()
-    save_weights(checkpoint, model)
+    save_model(checkpoint, model)
     tokenizer.save_files(checkpoint)
     return checkpoint
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.config.schema import TextOptions
 from bertpre.corpus.decoding import Decoding
 from bertpre.corpus.duplicates import remove_repeats

@@ -11,8 +11,8 @@ from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.start import Start
 from bertpre.finetuning.tables import LabelledTable
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.folder import state_longest_input
 
 
@@ -50,7 +50,7 @@ class ModelWriter:
         folder.mkdir(exist_ok=True)
         tokenizer = self._start.encoder.tokenizer
         extra = {"pad_token_id": tokenizer.pad_id, **self._plan.task.config_entries()}
-        save_weights(folder, model, extra_config=extra)
+        save_model(folder, model, extra_config=extra)
         tokenizer.save_files(folder)
         longest = self._start.encoder.max_seq_length  # as `predict` cuts
         state_longest_input(folder, longest, is_trained_here=True)

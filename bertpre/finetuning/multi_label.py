@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.config.schema import Finetune
-from bertpre.corpus.row_error import ListCell
+from bertpre.corpus.tables import ListCell
 from bertpre.errors import CorpusError
 from bertpre.finetuning.labels import (
     break_fault,

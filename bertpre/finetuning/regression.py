@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.config.schema import Finetune
-from bertpre.corpus.row_error import ListCell, shorten
-from bertpre.errors import CorpusError
+from bertpre.corpus.tables import ListCell
+from bertpre.errors import CorpusError, shorten
 from bertpre.finetuning.labels import count_rows, is_real, name_some_quoted
 from bertpre.finetuning.task import Objective, Outputs, Rows, Scores, Targets, Task
 

@@ -24,8 +24,10 @@ from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.running import Placement, place_inference
 from bertpre.finetuning.task import Task
 from bertpre.model.bert import initialize
+from bertpre.model.folder import ModelFolder, read_model_config
 from bertpre.model.heads import BertForSequenceClassification, Pooling
-from bertpre.model.weights import ModelFolder, load_hugging_face, read_model_config, read_weights
+from bertpre.model.names import has_trained_pooler, is_classifier, is_pooler
+from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.run_folder import read_model_manifest
 
@@ -126,10 +128,10 @@ def read_start(folder: Path, *, config: Finetune) -> Start:
     facts, shape, tokenizer = read_checkpoint(folder)
     weights = {} if config.from_scratch else read_weights(folder)
     # Another task's head has other classes, or the same in another order.
-    unused = [name for name in weights if name.startswith("classifier.")]
+    unused = [name for name in weights if is_classifier(name)]
     pooling = _pick_pooling(config, facts, weights)
-    pooler = [name for name in weights if name.removeprefix("bert.").startswith("pooler.")]
-    if pooling == "cls" and not config.from_scratch and not _has_trained_pooler(weights):
+    pooler = [name for name in weights if is_pooler(name)]
+    if pooling == "cls" and not config.from_scratch and not has_trained_pooler(weights):
         log.warning(
             "%s: pretraining did not train the pooler, so it starts from random weights; "
             "--pooling mean may do better",
@@ -231,15 +233,7 @@ def _pick_pooling(
         return averaged  # a random pooler is the harder start: nothing has trained it
     if facts.get("kind") == "model":
         return "cls" if facts["pooling"] == "cls" else averaged
-    return "cls" if _has_trained_pooler(weights) else averaged
-
-
-def _has_trained_pooler(weights: Mapping[str, torch.Tensor]) -> bool:
-    named = {name.removeprefix("bert."): value for name, value in weights.items()}
-    if "pooler.dense.bias" not in named:
-        return False
-    # Libraries write a pooler that nothing has trained; its bias is still what it began as, 0.
-    return "cls.seq_relationship.weight" in named or bool(named["pooler.dense.bias"].any())
+    return "cls" if has_trained_pooler(weights) else averaged
 
 
 def _pick_length(config: Finetune, facts: dict[str, Any], num_positions: int) -> int:

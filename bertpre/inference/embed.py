@@ -81,7 +81,7 @@ def embed(
     from bertpre.finetuning.batches import Encoder
     from bertpre.finetuning.running import place_inference
     from bertpre.finetuning.start import PLAIN_LENGTH, read_checkpoint
-    from bertpre.model.loading import load_model
+    from bertpre.model.folder import load_model
 
     found = read_checkpoint(folder)
     size, positions = found.shape.config.hidden_size, found.shape.config.max_position_embeddings

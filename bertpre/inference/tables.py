@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from bertpre.artefacts import check_output_file, whole_file
 from bertpre.config.reading import TableOptions
 from bertpre.corpus.files import STDIN
-from bertpre.corpus.row_error import RowError
+from bertpre.corpus.tables import RowError
 from bertpre.errors import CorpusError
 from bertpre.finetuning.tables import read_texts
 

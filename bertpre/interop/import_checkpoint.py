@@ -23,17 +23,10 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, InteropError
 from bertpre.model.bert import BertModel
+from bertpre.model.folder import CONFIG, ModelFolder, read_model_config, save_model
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
 from bertpre.model.names import canonical_name, plain_names
-from bertpre.model.weights import (
-    CONFIG,
-    ModelFolder,
-    load_hugging_face,
-    read_model_config,
-    read_weights,
-    save_weights,
-    to_hugging_face,
-)
+from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 from bertpre.tokenizer.folder import BACKEND, VOCAB, state_longest_input
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -156,7 +149,7 @@ def import_checkpoint(
         if classes:
             extra["id2label"] = {str(number): name for number, name in enumerate(classes)}
             extra["label2id"] = {name: number for number, name in enumerate(classes)}
-        save_weights(work, model, extra_config=extra)
+        save_model(work, model, extra_config=extra)
         found.tokenizer.save_files(work)
         positions = found.shape.config.max_position_embeddings
         state_longest_input(work, positions, is_trained_here=False)

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from bertpre.errors import InteropError
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import FlatTokens, Layout, flatten
+from bertpre.model.folder import load_model
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
     compare_segments,
 )
-from bertpre.model.loading import Model, load_model
+from bertpre.model.names import Model
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 ONNX_MODEL = "model.onnx"

@@ -22,7 +22,7 @@ from tokenizers import (
     processors,
 )
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.corpus.sentences import WORD_OR_HAN, cut_sequence
 from bertpre.tokenizer.chunks import HAN, Cutter, Splitter
 

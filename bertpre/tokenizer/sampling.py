@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.config.schema import BuildVocab
 from bertpre.corpus.documents import read_documents, read_records
 from bertpre.corpus.report import CorpusReport

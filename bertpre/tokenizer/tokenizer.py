@@ -13,7 +13,7 @@ import numpy.typing as npt
 import tokenizers
 
 from bertpre.artefacts import fingerprint
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.errors import ConfigError
 from bertpre.tokenizer.chunks import find_han
 from bertpre.tokenizer.folder import SpecialTokens, read_tokenizer_folder

@@ -366,3 +366,31 @@ def test_a_merged_mapping_gives_way_to_what_stands_beside_it(write):
     text = load_config(path).make_data.text
 
     assert (text.format, text.text_column) == ("tsv", "title")
+
+
+def test_an_integer_beyond_32_bits_is_refused():
+    load_config(sets=["pretrain.max_steps=2147483647"])
+
+    assert message(sets=["pretrain.max_steps=2147483648"]) == (
+        "pretrain.max_steps: input should be less than 2147483648, found 2147483648"
+    )
+
+
+@pytest.mark.parametrize("value", ["window:0", "window:", "window:1000000000", "word"])
+def test_sentences_in_an_unknown_notation_are_refused(value):
+    load_config(flags={"make_data.text.sentences": "window:999999999"})
+
+    assert message(flags={"make_data.text.sentences": value}) == (
+        "make_data.text.sentences: expected line, split or window:N with a number of words, "
+        f"found {value!r}"
+    )
+
+
+@pytest.mark.parametrize("separator", ["", "  ", ", and", "a\tb", "\n"])
+def test_a_label_separator_that_cannot_separate_is_refused(separator):
+    load_config(flags={"finetune.label_separator": " ; "})
+
+    assert message(flags={"finetune.label_separator": separator}) == (
+        "finetune.label_separator: expected one to four characters, and no white space alone, "
+        f"found {separator!r}"
+    )

@@ -3,7 +3,14 @@ import itertools
 import pytest
 import torch
 
-from bertpre.model.flat import Layout, add_filler, flatten, make_layout, round_up
+from bertpre.model.flat import (
+    Layout,
+    add_filler,
+    flatten,
+    has_flash_attention,
+    make_layout,
+    round_up,
+)
 
 LENGTHS = [3, 1, 2]
 KEEP = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
@@ -107,3 +114,13 @@ def test_filler_is_zeros_after_the_values() -> None:
     assert add_filler(torch.tensor([5, 6]), 4).tolist() == [5, 6, 0, 0]
     values = torch.randn(2)
     assert add_filler(values, 2) is values
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [((7, 5), False), ((8, 0), True), ((9, 0), True)]
+)
+def test_flash_attention_is_there_from_ampere_on(monkeypatch, capability, expected) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+
+    assert has_flash_attention(torch.device("cuda")) is expected
+    assert not has_flash_attention(torch.device("cpu"))

@@ -170,13 +170,14 @@ def test_an_interrupt_leaves_nothing_where_nothing_can_go_on(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_keeps_what_was_done(tmp_path):
+@pytest.mark.parametrize("kind", ["data", "part"])
+def test_an_interrupt_keeps_what_was_done(tmp_path, kind):
     output = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        fail(output, KeyboardInterrupt(), kind="data")
+        fail(output, KeyboardInterrupt(), kind=kind)
 
     assert not output.exists()
-    with stage_folder(output, kind="data", overwrite=False, identity="x") as work:
+    with stage_folder(output, kind=kind, overwrite=False, identity="x") as work:
         assert (work / "shard-0").read_text() == "done"
 
 

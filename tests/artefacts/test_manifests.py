@@ -10,6 +10,7 @@ from bertpre.artefacts import (
     check_output,
     faults_named,
     fingerprint,
+    is_artefact,
     read_manifest,
     stage_folder,
     write_json,
@@ -124,6 +125,28 @@ def test_a_folder_of_a_newer_format_is_refused(artefact):
         read_manifest(artefact, "tokenizer")
 
 
+def test_a_folder_of_the_next_format_is_refused_and_of_an_older_one_read(artefact):
+    manifest = read_manifest(artefact, "tokenizer")
+
+    write_json(artefact / "manifest.json", {**manifest, "format": 0})
+    assert read_manifest(artefact, "tokenizer")["format"] == 0
+
+    write_json(artefact / "manifest.json", {**manifest, "format": 2})
+    with pytest.raises(DataFormatError, match=r"format 2, newer than this bertpre reads \(1\)"):
+        read_manifest(artefact, "tokenizer")
+
+
+def test_only_a_folder_that_bertpre_finished_is_an_artefact(artefact, tmp_path):
+    other = tmp_path / "web"
+    other.mkdir()
+
+    assert is_artefact(artefact)
+    assert not is_artefact(other)
+    for text in ("{", "[]", '{"name": "web page"}', '{"kind": "tokenizer", "bertpre": "0.1.0"}'):
+        (other / "manifest.json").write_text(text)
+        assert not is_artefact(other)
+
+
 def test_a_missing_file_is_found(artefact):
     manifest = read_manifest(artefact, "tokenizer")
     (artefact / "vocab.txt").unlink()
@@ -168,6 +191,8 @@ def test_a_fault_without_a_file_gets_the_name_of_the_output(tmp_path):
         raise full
     with pytest.raises(FileNotFoundError), faults_named(tmp_path / "out"):
         (tmp_path / "none").read_text()
+    with pytest.raises(BrokenPipeError), faults_named(tmp_path / "out"):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")  # the reader left: no fault of the file
 
     assert error.value.message == f"{tmp_path / 'out'}: cannot be written (No space left on device)"
     assert error.value.hint == "make room, then run the same command again"
