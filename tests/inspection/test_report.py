@@ -7,9 +7,7 @@ import shutil
 import pytest
 
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
-from bertpre.inspection.html import Chapter, render_page
-from bertpre.inspection.pictures import draw_curves_svg
-from bertpre.inspection.report import report
+from bertpre.inspection.report import Chapter, draw_curves_svg, render_page, report
 from bertpre.inspection.sections import Curves, Examples, Grid
 from bertpre.interop.facts import Facts
 
