@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -240,6 +240,6 @@ def labels_of(folder: Path, manifest: dict[str, Any]) -> Labels:
     )
 
 
-def member_folders(folder: Path, manifest: dict[str, Any]) -> list[Path]:
+def member_folders(folder: Path, manifest: Mapping[str, Any]) -> list[Path]:
     """Give the folders of the models whose mean a model folder predicts: its own, or its parts."""
     return [folder / name for name in manifest.get("members", [])] or [folder]

@@ -1,12 +1,14 @@
 """Which folders belong together: manifests know fingerprints, and no paths."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bertpre.artefacts import MANIFEST, Kind, read_manifest
+from bertpre.artefacts import Kind, read_manifest
 from bertpre.errors import ConfigError, DataFormatError
+from bertpre.inspection.inspection import tell_kind
+from bertpre.inspection.sections import Folder
 from bertpre.tokenizer.folder import BACKEND, VOCAB
 from bertpre.training.run_folder import RUN_CONFIG, read_run_config
 
@@ -58,15 +60,15 @@ def find_chain(
             "name the folder that `bertpre pretrain` wrote; of any other, see `bertpre inspect`",
         )
     relatives: list[_Mark] = [("data", read_run_config(run)["data"])]
-    for _, manifest in _manifests([*run.glob("checkpoints/step-*"), run / "final"]):
-        relatives.append(("tokenizer", _tokenizer_files(manifest)))
-        relatives.append(("model", manifest["fingerprint"]))
+    for checkpoint in _finished_folders([*run.glob("checkpoints/step-*"), run / "final"]):
+        relatives.append(("tokenizer", _tokenizer_files(checkpoint)))
+        relatives.append(("model", checkpoint.manifest["fingerprint"]))
     beside = sorted(path.name for path in run.resolve().parent.iterdir() if path.is_dir())
     found: dict[str, list[Path]] = {"data": [], "tokenizer": [], "model": []}
     # Shown as the user named the run, not with the whole path.
-    for path, manifest in _manifests(run.parent / name for name in beside):
-        if _mark(manifest) in relatives:
-            found[manifest["kind"]].append(path)
+    for folder in _finished_folders(run.parent / name for name in beside):
+        if _mark(folder) in relatives:
+            found[folder.kind].append(folder.path)
     if data is not None:
         found["data"] = [_check_named(data, "data", relatives)]
     if tokenizer is not None:
@@ -80,37 +82,35 @@ def find_chain(
 
 
 def _check_named(folder: str | Path, kind: Kind, relatives: Sequence[_Mark]) -> Path:
-    folder = Path(folder)
-    if _mark(read_manifest(folder, kind)) not in relatives:
+    path = Path(folder)
+    if _mark(Folder(kind, path, read_manifest(path, kind))) not in relatives:
         raise ConfigError(
-            f"{folder}: does not belong to this run: {_WHY_NOT[kind]}",
+            f"{path}: does not belong to this run: {_WHY_NOT[kind]}",
             "name another folder, or leave the option out",
         )
-    return folder
+    return path
 
 
-def _mark(manifest: Mapping[str, Any]) -> _Mark:
+def _mark(folder: Folder) -> _Mark:
     """Give the kind of a folder and what it shares with its relatives."""
-    kind = manifest["kind"]
-    if kind == "tokenizer":
-        return kind, _tokenizer_files(manifest)
-    return kind, manifest["fingerprint"] if kind == "data" else manifest.get("from")
+    if folder.kind == "tokenizer":
+        return folder.kind, _tokenizer_files(folder)
+    return folder.kind, folder.manifest.get("fingerprint" if folder.kind == "data" else "from")
 
 
-def _manifests(folders: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Read the manifests of bertpre's folders; what is none of them is passed over."""
-    for folder in folders:
-        try:
-            stated = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("kind")
-            yield folder, read_manifest(folder, stated)
-        except (OSError, ValueError, AttributeError, LookupError, DataFormatError):
-            continue
+def _finished_folders(paths: Iterable[Path]) -> Iterator[Folder]:
+    """Give those of bertpre's folders that have a manifest; pass over all else."""
+    for path in paths:
+        with contextlib.suppress(DataFormatError, OSError):
+            folder = tell_kind(path)
+            if folder.manifest:
+                yield folder
 
 
-def _tokenizer_files(manifest: Mapping[str, Any]) -> dict[str, str]:
+def _tokenizer_files(folder: Folder) -> dict[str, str]:
     """Give the fingerprints of the files that a checkpoint has as its tokenizer has.
 
     The settings beside them are others: in a checkpoint they state the longest input too.
     """
-    files = manifest["files"]
+    files = folder.manifest["files"]
     return {name: files[name]["sha256"] for name in (VOCAB, BACKEND) if name in files}
