@@ -1,10 +1,9 @@
 """Other people's BERTs: any spelling of the weights in, a folder like those of pretraining out."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, InteropError
 from bertpre.model.bert import BertModel
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.loading import Model
 from bertpre.model.names import canonical_name, plain_names
 from bertpre.model.weights import (
     CONFIG,
@@ -39,23 +39,22 @@ from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-Model = BertModel | BertForPreTraining | BertForSequenceClassification
-
 _WORDS = "bert.embeddings.word_embeddings.weight"
 _MLM_BIAS = "cls.predictions.bias"
-# What makes up each part that an encoder may lack.
-_POOLER = {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
-_MLM_HEAD = {
-    _MLM_BIAS,
-    *(
-        f"cls.predictions.transform.{part}.{kind}"
-        for part in ("dense", "LayerNorm")
-        for kind in ("weight", "bias")
-    ),
+# What makes up each part that an encoder may lack, as layers with a weight and a bias.
+_LAYERS = {
+    "pooler": ("bert.pooler.dense",),
+    "MLM head": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
+    "NSP head": ("cls.seq_relationship",),
+    "classifier": ("classifier",),
 }
-_NSP_HEAD = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
-_CLASSIFIER = {"classifier.weight", "classifier.bias"}
+_PARTS = {
+    part: {f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
+    for part, layers in _LAYERS.items()
+}
+_PARTS["MLM head"].add(_MLM_BIAS)
 
+_PRETRAINED = ("pooler", "MLM head", "NSP head")
 _LONGEST_SEQUENCE = 512  # what BERT was trained to; no folder says it
 _SHOWN_ENTRIES = 5
 
@@ -86,13 +85,29 @@ class ImportReport:
     spare_rows: int
 
 
-class _Found(NamedTuple):
-    """A foreign folder, read."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    """A foreign folder, read: its tensors by their names there, and what these are in ours."""
 
+    folder: Path
     shape: ModelFolder
     tokenizer: Tokenizer
-    tensors: dict[str, Tensor]  # by the folder's own names
-    names: dict[str, str]  # the Hugging Face name of each of them
+    tensors: dict[str, Tensor]
+    names: dict[str, str]
+
+    def has(self, *parts: str) -> bool:
+        """Tell whether the folder has every tensor of these parts."""
+        return all(_PARTS[part] <= set(self.names.values()) for part in parts)
+
+    def length(self, name: str) -> int | None:
+        """Give the length of a tensor, by its Hugging Face name; None if there is none."""
+        lengths = [len(self.tensors[given]) for given in self.names if self.names[given] == name]
+        return lengths[0] if lengths else None
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of the word embedding; what config.json says if there is none."""
+        return self.length(_WORDS) or self.shape.vocab_size
 
 
 def import_checkpoint(
@@ -124,7 +139,44 @@ def import_checkpoint(
             weights have no row for.
         ConfigError: the output exists.
     """
-    folder, output = Path(folder), Path(output)
+    output = Path(output)
+    found = _read(Path(folder))
+    kind: Kind = "model" if _is_classifier(found) else "checkpoint"
+    check_output(output, kind=kind, overwrite=overwrite)
+    new_entries = _entries_without_row(found, may_lack=add_rows)
+    if new_entries:
+        _add_rows(found, len(new_entries), seed=seed)
+    model = _build(found)
+    loaded = load_hugging_face(model, found.tensors, source=found.folder)
+    assert not loaded.new  # the heads were chosen by what is there
+    absent = tuple(part for part in _PRETRAINED if not _PARTS[part] <= set(loaded.loaded))
+    source = _fingerprint(found.folder)
+    facts = {
+        "imported": {
+            "from": source,
+            "unused": list(loaded.unused),
+            "new_entries": len(new_entries),
+        },
+        "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
+    }
+    facts |= _task(_classes(found)) if kind == "model" else _objective(absent)
+    identity = fingerprint([source, add_rows, seed])
+    with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
+        _write(work, found, model)
+        write_manifest(work, kind, facts)
+    return ImportReport(
+        output=output,
+        kind=kind,
+        architecture=_architecture(model),
+        shapes={name: tuple(part.shape) for name, part in to_hugging_face(model).items()},
+        absent=absent,
+        unused=loaded.unused,
+        new_entries=new_entries,
+        spare_rows=max(0, found.num_rows - found.tokenizer.vocab_size),
+    )
+
+
+def _read(folder: Path) -> _Found:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "there is no such folder"
         raise CheckpointError(
@@ -136,52 +188,6 @@ def import_checkpoint(
             f"{folder}: bertpre wrote it, so there is nothing to import",
             "give it to the other commands as it is",
         )
-    found = _read(folder)
-    kind: Kind = "model" if _is_classifier(found) else "checkpoint"
-    check_output(output, kind=kind, overwrite=overwrite)
-    new_entries = _fit_rows(folder, found, add_rows=add_rows, seed=seed)
-    model = _build(found)
-    report = load_hugging_face(model, found.tensors, source=folder)
-    assert not report.new  # the heads were chosen by what is there
-    absent = tuple(
-        name
-        for name, part in (("pooler", _POOLER), ("MLM head", _MLM_HEAD), ("NSP head", _NSP_HEAD))
-        if not part <= set(report.loaded)
-    )
-    source = _fingerprint(folder)
-    identity = fingerprint([source, add_rows, seed])
-    with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
-        classes = _classes(found.shape.raw, found) if kind == "model" else ()
-        extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
-        if classes:
-            extra["id2label"] = {str(number): name for number, name in enumerate(classes)}
-            extra["label2id"] = {name: number for number, name in enumerate(classes)}
-        save_weights(work, model, extra_config=extra)
-        found.tokenizer.save_files(work)
-        positions = found.shape.config.max_position_embeddings
-        state_longest_input(work, positions, is_trained_here=False)
-        facts = {
-            "imported": {
-                "from": source,
-                "unused": list(report.unused),
-                "new_entries": len(new_entries),
-            },
-            "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
-        }
-        write_manifest(work, kind, facts | (_task(classes) if classes else _objective(absent)))
-    return ImportReport(
-        output=output,
-        kind=kind,
-        architecture=_architecture(model),
-        shapes={name: tuple(part.shape) for name, part in to_hugging_face(model).items()},
-        absent=absent,
-        unused=report.unused,
-        new_entries=new_entries,
-        spare_rows=max(0, _rows(found) - found.tokenizer.vocab_size),
-    )
-
-
-def _read(folder: Path) -> _Found:
     shape = read_model_config(folder)
     if not any((folder / name).is_file() for name in (VOCAB, BACKEND)):
         raise InteropError(
@@ -193,75 +199,70 @@ def _read(folder: Path) -> _Found:
     # With an MLM head in sight, a stored decoder is known for what it repeats.
     as_if = {_MLM_BIAS: torch.empty(0)}
     names = {given: canonical_name(plain, as_if) for given, plain in plain_names(tensors).items()}
-    return _Found(shape, tokenizer, tensors, names)
+    return _Found(folder=folder, shape=shape, tokenizer=tokenizer, tensors=tensors, names=names)
 
 
-def _rows(found: _Found) -> int:
-    """Count the rows of the word embedding; what config.json says if there is none."""
-    rows = [len(found.tensors[given]) for given, name in found.names.items() if name == _WORDS]
-    return rows[0] if rows else found.shape.vocab_size
+def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
+    """Give the entries of the vocabulary that the word embedding has no row for.
 
-
-def _fit_rows(folder: Path, found: _Found, *, add_rows: bool, seed: int) -> tuple[str, ...]:
-    """Make the embedding's rows and the vocabulary's entries agree; return what has a new row."""
-    rows = _rows(found)
+    Raises:
+        InteropError: there are some, though none may lack a row.
+    """
+    rows, entries = found.num_rows, found.tokenizer.tokens
     if rows != found.shape.vocab_size:
         log.warning(
             "%s: %s says vocab_size %s, but the word embedding has %s rows, which count",
-            folder,
+            found.folder,
             CONFIG,
             f"{found.shape.vocab_size:,}",
             f"{rows:,}",
         )
-    without = found.tokenizer.tokens[rows:]
-    if not without:
-        return ()
-    named = ", ".join(repr(token) for token in without[:_SHOWN_ENTRIES])
-    named += ", …" if len(without) > _SHOWN_ENTRIES else ""
-    if not add_rows:
+    without = entries[rows:]
+    if without and not may_lack:
+        named = ", ".join(repr(token) for token in without[:_SHOWN_ENTRIES])
+        named += ", …" if len(without) > _SHOWN_ENTRIES else ""
         raise InteropError(
-            f"{folder}: the vocabulary has {found.tokenizer.vocab_size:,} entries, but the word "
+            f"{found.folder}: the vocabulary has {len(entries):,} entries, but the word "
             f"embedding only {rows:,} rows; without one are {named}",
             "copy the tokenizer files that the model was trained with into the folder; or, if "
             "these are the right ones, give the others random rows with --add-rows",
         )
+    return without
+
+
+def _add_rows(found: _Found, number: int, *, seed: int) -> None:
+    """Lengthen the word embedding by random rows, and the MLM head's bias by zeros."""
     for given, name in found.names.items():
         if name in (_WORDS, _MLM_BIAS):
             tensor = found.tensors[given].float()
-            fresh = tensor.new_zeros(len(without), *tensor.shape[1:])
+            fresh = tensor.new_zeros(number, *tensor.shape[1:])
             if name == _WORDS:
                 # The same rows for the embedding and for a decoder that repeats it.
                 generator = torch.Generator().manual_seed(derive(seed, "import rows"))
                 std = found.shape.config.initializer_range
                 nn.init.trunc_normal_(fresh, std=std, a=-2 * std, b=2 * std, generator=generator)
             found.tensors[given] = torch.cat([tensor, fresh])
-    return without
 
 
 def _is_classifier(found: _Found) -> bool:
     """Tell whether the folder is a classifier of one label a text."""
-    architectures = found.shape.raw.get("architectures") or ["BertForSequenceClassification"]
-    names = set(found.names.values())
-    classes = found.shape.raw.get("problem_type") or "single_label_classification"
+    raw = found.shape.raw
+    architectures = raw.get("architectures") or ["BertForSequenceClassification"]
+    problem = raw.get("problem_type") or "single_label_classification"
     return (
         architectures[0] == "BertForSequenceClassification"
-        and names >= _CLASSIFIER | _POOLER
-        and classes == "single_label_classification"
+        and found.has("classifier", "pooler")
+        and problem == "single_label_classification"
         and _num_classes(found) > 1
     )
 
 
 def _num_classes(found: _Found) -> int:
-    return next(
-        len(found.tensors[given])
-        for given, name in found.names.items()
-        if name == "classifier.bias"
-    )
+    return found.length("classifier.bias") or 0
 
 
-def _classes(raw: Mapping[str, Any], found: _Found) -> tuple[str, ...]:
-    numbers = range(_num_classes(found))
-    names = raw.get("id2label")
+def _classes(found: _Found) -> tuple[str, ...]:
+    numbers, names = range(_num_classes(found)), found.shape.raw.get("id2label")
     if isinstance(names, dict) and {str(number) for number in numbers} == set(names):
         labels = tuple(str(names[str(number)]) for number in numbers)
         if len(set(labels)) == len(labels):
@@ -270,14 +271,26 @@ def _classes(raw: Mapping[str, Any], found: _Found) -> tuple[str, ...]:
 
 
 def _build(found: _Found) -> Model:
-    config, rows, names = found.shape.config, _rows(found), set(found.names.values())
+    config, rows = found.shape.config, found.num_rows
     if _is_classifier(found):
         return BertForSequenceClassification(
             config, vocab_size=rows, num_labels=_num_classes(found), pooling="cls"
         )
-    if names >= _MLM_HEAD:
-        return BertForPreTraining(config, vocab_size=rows, with_nsp=names >= _POOLER | _NSP_HEAD)
-    return BertModel(config, vocab_size=rows, with_pooler=names >= _POOLER)
+    if found.has("MLM head"):
+        return BertForPreTraining(config, vocab_size=rows, with_nsp=found.has("pooler", "NSP head"))
+    return BertModel(config, vocab_size=rows, with_pooler=found.has("pooler"))
+
+
+def _write(work: Path, found: _Found, model: Model) -> None:
+    extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
+    if isinstance(model, BertForSequenceClassification):
+        names = list(enumerate(_classes(found)))
+        extra["id2label"] = {str(number): name for number, name in names}
+        extra["label2id"] = {name: number for number, name in names}
+    save_weights(work, model, extra_config=extra)
+    found.tokenizer.save_files(work)
+    longest = found.shape.config.max_position_embeddings
+    state_longest_input(work, longest, is_trained_here=False)
 
 
 def _architecture(model: Model) -> str:
