@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bertpre.interop.export import export
     from bertpre.interop.import_checkpoint import import_checkpoint
     from bertpre.model.bert import BertModel
+    from bertpre.model.folder import load_model
     from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-    from bertpre.model.loading import load_model
     from bertpre.tokenizer.tokenizer import Tokenizer
     from bertpre.tokenizer.vocabulary import build_vocab
     from bertpre.training.pretrain import pretrain
@@ -47,7 +47,7 @@ _HOME = {
     "import_checkpoint": "bertpre.interop.import_checkpoint",
     "inspect": "bertpre.inspection.inspection",
     "load_config": "bertpre.config.load",
-    "load_model": "bertpre.model.loading",
+    "load_model": "bertpre.model.folder",
     "make_data": "bertpre.data.make_data",
     "predict": "bertpre.inference.predict",
     "pretrain": "bertpre.training.pretrain",

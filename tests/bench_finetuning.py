@@ -27,8 +27,8 @@ from bertpre.finetuning.labels import Labels
 from bertpre.finetuning.loop import Part, fit
 from bertpre.finetuning.objective import Objective
 from bertpre.model.bert import initialize
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import Precision, keep_freed_memory, pick_precision
 
@@ -54,7 +54,7 @@ def make_checkpoint(folder: Path, name: str) -> Path:
     initialize(model, 0.02, torch.Generator().manual_seed(0))
     checkpoint = folder / name
     checkpoint.mkdir()
-    save_weights(checkpoint, model)
+    save_model(checkpoint, model)
     tokenizer.save_files(checkpoint)
     return checkpoint
 

@@ -15,8 +15,8 @@ from bertpre.artefacts import write_manifest
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Config, Finetune, Model
 from bertpre.model.bert import initialize
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 SUBJECTS = ["the cat", "a dog", "our teacher", "the old sailor", "my sister", "every child"]
@@ -133,7 +133,7 @@ def make_checkpoint(
             shape, vocab_size=tokenizer.vocab_size, with_nsp=objective == "mlm-nsp"
         )
         initialize(model, 0.1, torch.Generator().manual_seed(5))
-        save_weights(folder, model, extra_config={"pad_token_id": tokenizer.pad_id})
+        save_model(folder, model, extra_config={"pad_token_id": tokenizer.pad_id})
         tokenizer.save_files(folder)
         if manifest:
             facts = {"max_seq_length": 32, "objective": objective, "step": 0}

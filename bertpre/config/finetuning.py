@@ -2,16 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
-
-from bertpre.config.fields import Bool, Float, Int, option, section
+from bertpre.config.fields import Bool, Float, Int, matching, option, section
 from bertpre.config.reading import TableOptions
 
-
-def _check_separator(value: str) -> str:
-    if not value.strip() or len(value) > 4 or any(char in value for char in "\t\r\n"):
-        raise ValueError("expected one to four characters, and no white space alone")
-    return value
+Separator = Annotated[
+    str,
+    matching(r"(?=.*\S)[^\t\r\n]{1,4}", "one to four characters, and no white space alone"),
+]
 
 
 @section
@@ -24,9 +21,7 @@ class Finetune(TableOptions):
         "What a label is. classification: the name of one class. multi-label: any number of names. "
         "regression: a number. auto: found from the labels, and said.",
     )
-    label_separator: Annotated[str, AfterValidator(_check_separator)] = option(
-        ",", "What stands between the names in a multi-label cell."
-    )
+    label_separator: Separator = option(",", "What stands between the names in a multi-label cell.")
     on_bad_rows: Literal["error", "skip"] = option(
         "error",
         "What rows without a text or a usable label, or of too few or too many cells, do. "

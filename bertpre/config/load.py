@@ -5,7 +5,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -102,19 +102,19 @@ def config_to_dict(config: object) -> dict[str, Any]:
     return dataclasses.asdict(cast(Any, config))
 
 
-def describe(name: str) -> tuple[str, object, tuple[str, ...]]:
-    """Return an option's description, its default, and the values it may have, if those are few.
+class OptionText(NamedTuple):
+    """What the help says of an option: ``choices`` are its values, where those are few."""
 
-    Args:
-        name: dotted.
-    """
-    section: Any = Config
-    *parents, last = name.split(".")
-    for parent in parents:
-        section = section.__dataclass_fields__[parent].type
-    field = section.__pydantic_fields__[last]
+    description: str
+    default: object
+    choices: tuple[str, ...]
+
+
+def describe(name: str) -> OptionText:
+    """Look an option up by its dotted name."""
+    field = dict(_walk(Config))[name]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    return field.description, field.default, choices
+    return OptionText(field.description, field.default, choices)
 
 
 def identity_differences(
@@ -133,13 +133,9 @@ def identity_differences(
     """
     lines: list[str] = []
     for name, field in cast(Any, section).__pydantic_fields__.items():
-        if dataclasses.is_dataclass(field.annotation):
-            lines += identity_differences(
-                before.get(name, {}),
-                now[name],
-                section=field.annotation,
-                prefix=f"{prefix}{name}.",
-            )
+        if dataclasses.is_dataclass(inner := field.annotation):
+            parts = before.get(name, {}), now[name]
+            lines += identity_differences(*parts, section=inner, prefix=f"{prefix}{name}.")
         elif field.json_schema_extra["identity"] and before.get(name) != now[name]:
             lines.append(f"{prefix}{name}: was {before.get(name)!r}, now {now[name]!r}")
     return lines
@@ -210,24 +206,16 @@ def _without_empty_sections(values: Mapping[str, Any], section: Any) -> dict[str
 
 
 def _problems(error: ValidationError) -> list[str]:
+    lines: list[str] = []
     messages: dict[str, list[str]] = {}
     found: dict[str, object] = {}
-    lines = []
     for problem in error.errors():
         # For a union such as `int | None`, pydantic adds the member's type name to the location.
-        path = [
-            str(part)
-            for part in problem["loc"]
-            if part not in _TYPE_NAMES and not str(part).startswith("literal[")
-        ]
+        parts = [str(part) for part in problem["loc"] if part not in _TYPE_NAMES]
+        path = [part for part in parts if not part.startswith("literal[")]
         name = ".".join(path)
         if problem["type"] == "unexpected_keyword_argument":
-            near = difflib.get_close_matches(path[-1], [key for key, _ in _all_options()], n=1)
-            inside = [dotted for key, dotted in _all_options() if near and key == near[0]]
-            # Several sections may have it: most likely the one that was written is meant.
-            inside.sort(key=lambda dotted: not dotted.startswith(f"{path[0]}."))
-            did_you_mean = f"; did you mean {inside[0]}?" if inside else ""
-            lines.append(f"{name}: there is no such option{did_you_mean}")
+            lines.append(f"{name}: there is no such option{_did_you_mean(path)}")
         elif problem["type"] == "dataclass_type":
             lines.append(f"{name}: expected a section with options, found {problem['input']!r}")
         else:
@@ -236,14 +224,26 @@ def _problems(error: ValidationError) -> list[str]:
             messages.setdefault(name, []).append(str(own or problem["msg"].lower()))
             found[name] = problem["input"]
     # A union has one message for each of its members.
-    lines += [
+    return lines + [
         f"{name}: {', or '.join(texts)}, found {found[name]!r}" for name, texts in messages.items()
     ]
-    return lines
 
 
-def _all_options(section: Any = Config, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _did_you_mean(path: list[str]) -> str:
+    places: dict[str, list[str]] = {}
+    for dotted, _ in _walk(Config):
+        places.setdefault(dotted.rpartition(".")[2], []).append(dotted)
+    near = difflib.get_close_matches(path[-1], places, n=1)
+    if not near:
+        return ""
+    # Several sections may have it: most likely the one that was written is meant.
+    best = min(places[near[0]], key=lambda dotted: not dotted.startswith(f"{path[0]}."))
+    return f"; did you mean {best}?"
+
+
+def _walk(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the field of all that is in a section, inner sections too."""
     for name, field in section.__pydantic_fields__.items():
-        yield name, prefix + name
+        yield prefix + name, field
         if dataclasses.is_dataclass(field.annotation):
-            yield from _all_options(field.annotation, f"{prefix}{name}.")
+            yield from _walk(field.annotation, f"{prefix}{name}.")

@@ -1,23 +1,21 @@
 """The options of reading text and tables, which most stages share."""
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from bertpre.config.fields import Bool, Int, matching, option, section
 
-from bertpre.config.fields import Bool, Int, option, section
-
-
-def _check_language(value: str) -> str:
-    if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", value):
-        raise ValueError("expected a language code in lower case, such as en, zh or zh-hant")
-    return value
-
-
-def _check_sentences(value: str) -> str:
-    if not re.fullmatch(r"line|split|window:[1-9][0-9]{0,8}", value):
-        raise ValueError("expected line, split or window:N with a number of words")
-    return value
+Sentences = Annotated[
+    str,
+    matching(
+        r"line|split|window:[1-9][0-9]{0,8}", "line, split or window:N with a number of words"
+    ),
+]
+Language = Annotated[
+    str,
+    matching(
+        r"[a-z]{2,3}(-[a-z0-9]+)*", "a language code in lower case, such as en, zh or zh-hant"
+    ),
+]
 
 
 @section
@@ -71,13 +69,13 @@ class TextOptions(RowOptions):
         "What ends a document in txt: a blank line, each line, or the file. "
         "auto: a blank line. A row of a table or of jsonl is a document.",
     )
-    sentences: Annotated[str, AfterValidator(_check_sentences)] = option(
+    sentences: Sentences = option(
         "line",
         "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
         "window:N: each N words (k-mers, Han characters) of a document, for text without "
         "sentences.",
     )
-    language: Annotated[str, AfterValidator(_check_language)] = option(
+    language: Language = option(
         "en",
         "Language code for splitting sentences, such as en or zh; text of a language without rules "
         "of its own is split as English.",

@@ -8,56 +8,27 @@ beside this page.
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Strict
+from pydantic import Strict
 
-from bertpre.config.fields import Bool, Float, Int, option, section
-from bertpre.config.finetuning import Finetune
-from bertpre.config.notation import parse_kmer, parse_weights
-from bertpre.config.pretraining import Optimizer, Pretrain, Schedule
-from bertpre.config.reading import TableOptions, TextOptions
+from bertpre.config.fields import (
+    Bool,
+    Float,
+    Int,
+    option,
+    parse_kmer,
+    parse_weights,
+    readable,
+    section,
+)
+from bertpre.config.finetuning import Finetune as Finetune
+from bertpre.config.pretraining import Optimizer as Optimizer
+from bertpre.config.pretraining import Pretrain as Pretrain
+from bertpre.config.pretraining import Schedule as Schedule
+from bertpre.config.reading import TableOptions
+from bertpre.config.reading import TextOptions as TextOptions
 
-
-@section
-class Embed(TableOptions):
-    """Checkpoint and table to one vector a row."""
-
-    pooling: Literal["mean", "cls"] = option(
-        "mean", "mean of the hidden states of all tokens, or cls: the first one's, of [CLS]."
-    )
-    normalize: Bool = option(False, "Scale each vector to length 1, as cosines want it.")
-    max_seq_length: Int | None = option(
-        None, "Most tokens of a row; default: the longest that training saw.", ge=3
-    )
-    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to compute.")
-    precision: Literal["auto", "fp32", "bf16"] = option("fp32", "As in pretrain.")
-
-
-__all__ = [
-    "BuildVocab",
-    "Config",
-    "Embed",
-    "Finetune",
-    "MakeData",
-    "Model",
-    "Optimizer",
-    "Pretrain",
-    "Schedule",
-    "TextOptions",
-]
-
-
-def _check_token_mode(mode: str) -> str:
-    parse_kmer(mode)
-    return mode
-
-
-def _check_ngram_weights(weights: str) -> str:
-    parse_weights(weights)
-    return weights
-
-
-TokenMode = Annotated[str, Strict(), AfterValidator(_check_token_mode)]
-NgramWeights = Annotated[str, Strict(), AfterValidator(_check_ngram_weights)]
+TokenMode = Annotated[str, Strict(), readable(parse_kmer)]
+NgramWeights = Annotated[str, Strict(), readable(parse_weights)]
 
 
 @section
@@ -190,6 +161,21 @@ class Model:
     position_embeddings: Literal["learned", "sinusoidal"] = option(
         "learned", "Learned positions (BERT) or sines and cosines (the Transformer)."
     )
+
+
+@section
+class Embed(TableOptions):
+    """Checkpoint and table to one vector a row."""
+
+    pooling: Literal["mean", "cls"] = option(
+        "mean", "mean of the hidden states of all tokens, or cls: the first one's, of [CLS]."
+    )
+    normalize: Bool = option(False, "Scale each vector to length 1, as cosines want it.")
+    max_seq_length: Int | None = option(
+        None, "Most tokens of a row; default: the longest that training saw.", ge=3
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to compute.")
+    precision: Literal["auto", "fp32", "bf16"] = option("fp32", "As in pretrain.")
 
 
 @section

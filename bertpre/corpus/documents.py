@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.config.schema import TextOptions
 from bertpre.corpus.duplicates import Repeats, hash_text, temporary_folder
 from bertpre.corpus.files import Decoding, read_lines

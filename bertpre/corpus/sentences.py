@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 
 # A block is split at a time: the library's cost grows with the square of the sentences in a text.
 _BLOCK_CHARACTERS = 2000

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.artefacts import check_files, read_manifest
+from bertpre.config.fields import parse_weights
 from bertpre.config.load import config_to_dict
-from bertpre.config.notation import parse_weights
 from bertpre.config.schema import MakeData
 from bertpre.data.masking import (
     MaskSpec,

@@ -20,8 +20,9 @@ from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.batches import Encoder
 from bertpre.model.bert import initialize
+from bertpre.model.folder import read_model_config
 from bertpre.model.heads import BertForSequenceClassification, Pooling
-from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import Precision, PrecisionName, pick_precision
 from bertpre.training.run_folder import read_model_manifest

@@ -11,8 +11,9 @@ from bertpre.artefacts import check_files, read_manifest
 from bertpre.finetuning.batches import EncodedTexts, Encoder, batches_by_length
 from bertpre.finetuning.labels import Labels, labels_of
 from bertpre.finetuning.objective import read_logits
+from bertpre.model.folder import read_model_config
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import Precision, autocast
 

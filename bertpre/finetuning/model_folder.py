@@ -17,8 +17,8 @@ from bertpre.finetuning.predictions import OWN_COLUMNS, prediction_header, predi
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.scores import count_confusions
 from bertpre.finetuning.tasks import Task
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.folder import state_longest_input
 
 _PROBLEM_TYPES = {  # of the transformers library
@@ -61,7 +61,7 @@ class ModelWriter:
         folder = self._folder if is_single else self._folder / member.name
         folder.mkdir(exist_ok=True)
         tokenizer, names = self._start.encoder.tokenizer, self._task.labels.names
-        save_weights(
+        save_model(
             folder,
             model,
             extra_config={

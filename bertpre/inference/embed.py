@@ -84,8 +84,7 @@ def embed(
     # From here on with PyTorch.
     from bertpre.finetuning.batches import Encoder
     from bertpre.finetuning.classifier import check_vocabulary, read_facts
-    from bertpre.model.loading import load_model
-    from bertpre.model.weights import read_model_config
+    from bertpre.model.folder import load_model, read_model_config
     from bertpre.training.device import pick_device, pick_precision
 
     facts, shape = read_facts(folder), read_model_config(folder)

@@ -58,8 +58,9 @@ def fill_mask(
 
     from bertpre.finetuning.classifier import check_vocabulary, read_facts
     from bertpre.model.flat import flatten
+    from bertpre.model.folder import read_model_config
     from bertpre.model.heads import BertForPreTraining
-    from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+    from bertpre.model.weights import load_hugging_face, read_weights
 
     read_facts(folder)  # which checks the files
     shape = read_model_config(folder)

@@ -1,6 +1,7 @@
 """Other people's BERTs: any spelling of the weights in, a folder like those of pretraining out."""
 
 import logging
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,39 +23,28 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, InteropError
 from bertpre.model.bert import BertModel
+from bertpre.model.folder import CONFIG, ModelFolder, read_model_config, save_model
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.loading import Model
-from bertpre.model.names import canonical_name, plain_names
-from bertpre.model.weights import (
-    CONFIG,
-    ModelFolder,
-    load_hugging_face,
-    read_model_config,
-    read_weights,
-    save_weights,
-    to_hugging_face,
+from bertpre.model.names import (
+    CLASSIFIER,
+    CLASSIFIER_BIAS,
+    MLM_BIAS,
+    MLM_HEAD,
+    NSP_HEAD,
+    POOLER,
+    WORDS,
+    Model,
+    canonical_name,
+    plain_names,
 )
+from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 from bertpre.tokenizer.folder import BACKEND, VOCAB, state_longest_input
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-_WORDS = "bert.embeddings.word_embeddings.weight"
-_MLM_BIAS = "cls.predictions.bias"
-# What makes up each part that an encoder may lack, as layers with a weight and a bias.
-_LAYERS = {
-    "pooler": ("bert.pooler.dense",),
-    "MLM head": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
-    "NSP head": ("cls.seq_relationship",),
-    "classifier": ("classifier",),
-}
-_PARTS = {
-    part: {f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
-    for part, layers in _LAYERS.items()
-}
-_PARTS["MLM head"].add(_MLM_BIAS)
-
-_PRETRAINED = ("pooler", "MLM head", "NSP head")
+# What pretraining adds to an encoder.
+_ADDED = {"pooler": POOLER, "MLM head": MLM_HEAD, "NSP head": NSP_HEAD}
 _LONGEST_SEQUENCE = 512  # what BERT was trained to; no folder says it
 _SHOWN_ENTRIES = 5
 
@@ -95,9 +85,9 @@ class _Found:
     tensors: dict[str, Tensor]
     names: dict[str, str]
 
-    def has(self, *parts: str) -> bool:
-        """Tell whether the folder has every tensor of these parts."""
-        return all(_PARTS[part] <= set(self.names.values()) for part in parts)
+    def has(self, part: Set[str]) -> bool:
+        """Tell whether the folder has every tensor of a part."""
+        return part <= set(self.names.values())
 
     def length(self, name: str) -> int | None:
         """Give the length of a tensor, by its Hugging Face name; None if there is none."""
@@ -107,7 +97,7 @@ class _Found:
     @property
     def num_rows(self) -> int:
         """The rows of the word embedding; what config.json says if there is none."""
-        return self.length(_WORDS) or self.shape.vocab_size
+        return self.length(WORDS) or self.shape.vocab_size
 
 
 def import_checkpoint(
@@ -149,7 +139,7 @@ def import_checkpoint(
     model = _build(found)
     loaded = load_hugging_face(model, found.tensors, source=found.folder)
     assert not loaded.new  # the heads were chosen by what is there
-    absent = tuple(part for part in _PRETRAINED if not _PARTS[part] <= set(loaded.loaded))
+    absent = tuple(name for name, part in _ADDED.items() if not part <= set(loaded.loaded))
     source = _fingerprint(found.folder)
     facts = {
         "imported": {
@@ -197,8 +187,9 @@ def _read(folder: Path) -> _Found:
     tokenizer = Tokenizer.load(folder)
     tensors = read_weights(folder)
     # With an MLM head in sight, a stored decoder is known for what it repeats.
-    as_if = {_MLM_BIAS: torch.empty(0)}
-    names = {given: canonical_name(plain, as_if) for given, plain in plain_names(tensors).items()}
+    names = {
+        given: canonical_name(plain, (MLM_BIAS,)) for given, plain in plain_names(tensors).items()
+    }
     return _Found(folder=folder, shape=shape, tokenizer=tokenizer, tensors=tensors, names=names)
 
 
@@ -233,10 +224,10 @@ def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
 def _add_rows(found: _Found, number: int, *, seed: int) -> None:
     """Lengthen the word embedding by random rows, and the MLM head's bias by zeros."""
     for given, name in found.names.items():
-        if name in (_WORDS, _MLM_BIAS):
+        if name in (WORDS, MLM_BIAS):
             tensor = found.tensors[given].float()
             fresh = tensor.new_zeros(number, *tensor.shape[1:])
-            if name == _WORDS:
+            if name == WORDS:
                 # The same rows for the embedding and for a decoder that repeats it.
                 generator = torch.Generator().manual_seed(derive(seed, "import rows"))
                 std = found.shape.config.initializer_range
@@ -251,14 +242,14 @@ def _is_classifier(found: _Found) -> bool:
     problem = raw.get("problem_type") or "single_label_classification"
     return (
         architectures[0] == "BertForSequenceClassification"
-        and found.has("classifier", "pooler")
+        and found.has(CLASSIFIER | POOLER)
         and problem == "single_label_classification"
         and _num_classes(found) > 1
     )
 
 
 def _num_classes(found: _Found) -> int:
-    return found.length("classifier.bias") or 0
+    return found.length(CLASSIFIER_BIAS) or 0
 
 
 def _classes(found: _Found) -> tuple[str, ...]:
@@ -276,9 +267,9 @@ def _build(found: _Found) -> Model:
         return BertForSequenceClassification(
             config, vocab_size=rows, num_labels=_num_classes(found), pooling="cls"
         )
-    if found.has("MLM head"):
-        return BertForPreTraining(config, vocab_size=rows, with_nsp=found.has("pooler", "NSP head"))
-    return BertModel(config, vocab_size=rows, with_pooler=found.has("pooler"))
+    if found.has(MLM_HEAD):
+        return BertForPreTraining(config, vocab_size=rows, with_nsp=found.has(POOLER | NSP_HEAD))
+    return BertModel(config, vocab_size=rows, with_pooler=found.has(POOLER))
 
 
 def _write(work: Path, found: _Found, model: Model) -> None:
@@ -287,7 +278,7 @@ def _write(work: Path, found: _Found, model: Model) -> None:
         names = list(enumerate(_classes(found)))
         extra["id2label"] = {str(number): name for number, name in names}
         extra["label2id"] = {name: number for number, name in names}
-    save_weights(work, model, extra_config=extra)
+    save_model(work, model, extra_config=extra)
     found.tokenizer.save_files(work)
     longest = found.shape.config.max_position_embeddings
     state_longest_input(work, longest, is_trained_here=False)

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.errors import InteropError
-from bertpre.model.bert import BertModel
 from bertpre.model.flat import FlatTokens, Layout, flatten
+from bertpre.model.folder import load_model
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
     compare_segments,
 )
-from bertpre.model.loading import Model, load_model
+from bertpre.model.names import Model, encoder_of
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 ONNX_MODEL = "model.onnx"
@@ -92,7 +92,7 @@ class PaddedModel(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
-        self.bert = model if isinstance(model, BertModel) else model.bert
+        self.bert = encoder_of(model)
 
     @property
     def output_names(self) -> list[str]:
@@ -172,7 +172,7 @@ def _quiet() -> Iterator[None]:
 
 def _example(model: Model, *, batch_size: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Draw a padded batch: row i is i tokens shorter, its second half the other segment."""
-    bert = model if isinstance(model, BertModel) else model.bert
+    bert = encoder_of(model)
     generator = torch.Generator().manual_seed(length)
     shape = (batch_size, length)
     ids = torch.randint(bert.vocab_size, shape, generator=generator)
@@ -182,7 +182,7 @@ def _example(model: Model, *, batch_size: int, length: int) -> tuple[Tensor, Ten
 
 
 def _compare(session: Any, model: Model, output_names: list[str]) -> float:
-    bert = model if isinstance(model, BertModel) else model.bert
+    bert = encoder_of(model)
     largest = 0.0
     for batch_size, length in _SHAPES:
         length = min(length, bert.config.max_position_embeddings)
@@ -213,7 +213,7 @@ def _our_outputs(
     batch = flatten(input_ids, attention_mask, token_type_ids)
     if isinstance(model, BertForSequenceClassification):
         return {"logits": model(batch)}
-    bert = model if isinstance(model, BertModel) else model.bert
+    bert = encoder_of(model)
     hidden, pooled = bert(batch)
     outputs = {"last_hidden_state": hidden}
     if pooled is not None:

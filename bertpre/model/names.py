@@ -1,32 +1,50 @@
 """What our parameters are called in Hugging Face's BERT; only the fused query-key-value differs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from torch import Tensor, nn
 
 from bertpre.model.bert import BertModel, EncoderLayer
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
 
-_OLD_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
-# What some files hold a second time, and where it stands in ours.
-_COPIES = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
+Model = BertModel | BertForPreTraining | BertForSequenceClassification
+
+
+def _dense(*prefixes: str) -> frozenset[str]:
+    return frozenset(f"{prefix}.{kind}" for prefix in prefixes for kind in ("weight", "bias"))
+
+
+WORDS = "bert.embeddings.word_embeddings.weight"
+POSITIONS = "bert.embeddings.position_embeddings.weight"
+MLM_BIAS = "cls.predictions.bias"
+CLASSIFIER_BIAS = "classifier.bias"
+# All that each part beside the encoder consists of.
+POOLER = _dense("bert.pooler.dense")
+MLM_HEAD = _dense("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
+MLM_HEAD |= {MLM_BIAS}
+NSP_HEAD = _dense("cls.seq_relationship")
+CLASSIFIER = _dense("classifier")
 # Buffers that some versions stored: always 0, 1, 2 … and 0, 0, 0 …
 BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
+_OLD_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+# What some files hold a second time, and where it stands in ours.
+_COPIES = {"cls.predictions.decoder.weight": WORDS, "cls.predictions.decoder.bias": MLM_BIAS}
 
-def named_parts(
-    model: BertModel | BertForPreTraining | BertForSequenceClassification,
-) -> dict[str, Tensor]:
+
+def encoder_of(model: Model) -> BertModel:
+    """Return the encoder of a model with or without a head."""
+    return model if isinstance(model, BertModel) else model.bert
+
+
+def named_parts(model: Model) -> dict[str, Tensor]:
     """Give every parameter its Hugging Face name; the parts of a fused one are views of it."""
-    bert = model if isinstance(model, BertModel) else model.bert
-    embeddings, parts = bert.embeddings, dict[str, Tensor]()
-    parts["bert.embeddings.word_embeddings.weight"] = embeddings.word.weight
+    bert, parts = encoder_of(model), dict[str, Tensor]()
+    embeddings = bert.embeddings
+    parts[WORDS] = embeddings.word.weight
     parts["bert.embeddings.token_type_embeddings.weight"] = embeddings.token_type.weight
     if embeddings.position is not None:
-        parts["bert.embeddings.position_embeddings.weight"] = embeddings.position.weight
+        parts[POSITIONS] = embeddings.position.weight
     dense: dict[str, nn.Linear | nn.LayerNorm] = {"bert.embeddings.LayerNorm": embeddings.norm}
     for i, layer in enumerate(bert.encoder.layers):
         assert isinstance(layer, EncoderLayer)
@@ -45,7 +63,7 @@ def named_parts(
     if bert.pooler is not None:
         dense["bert.pooler.dense"] = bert.pooler.dense
     if isinstance(model, BertForPreTraining):
-        parts["cls.predictions.bias"] = model.mlm.bias
+        parts[MLM_BIAS] = model.mlm.bias
         dense["cls.predictions.transform.dense"] = model.mlm.dense
         dense["cls.predictions.transform.LayerNorm"] = model.mlm.norm
         if model.nsp is not None:
@@ -57,9 +75,6 @@ def named_parts(
     return parts
 
 
-_EMBEDDING = "embeddings.word_embeddings.weight"
-
-
 def plain_names(names: Iterable[str]) -> dict[str, str]:
     """Give each name of a file without what a module around the model has put before it.
 
@@ -67,8 +82,8 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
     ``0.auto_model.encoder…`` becomes ``bert.encoder…``. Where it is not one encoder that lies
     inside something, names stay as they are.
     """
-    names = list(names)
-    prefixes = [name.removesuffix(_EMBEDDING) for name in names if name.endswith(_EMBEDDING)]
+    names, embedding = list(names), WORDS.removeprefix("bert.")
+    prefixes = [name.removesuffix(embedding) for name in names if name.endswith(embedding)]
     if len(prefixes) != 1 or prefixes[0] in ("", "bert."):
         return {name: name for name in names}
     inner = prefixes[0]
@@ -80,17 +95,43 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def canonical_name(name: str, parts: Mapping[str, Tensor]) -> str:
+def canonical_name(name: str, parts: Collection[str]) -> str:
     """Turn any spelling of a tensor's name into the one that `named_parts` uses.
 
     Args:
         name: as `plain_names` gives it: perhaps without ``bert.``, with ``gamma`` and ``beta``,
             or a tied copy.
-        parts: the model's, as a copy only stands for something that the model has.
+        parts: the names of the model's, as a copy only stands for something that the model has.
     """
     for old, new in _OLD_NAMES:
         name = name.replace(old, new)
     if name.startswith(("embeddings.", "encoder.", "pooler.")):
         name = f"bert.{name}"
     # Without an MLM head it does not matter whether the decoder is tied.
-    return _COPIES.get(name, name) if "cls.predictions.bias" in parts else name
+    return _COPIES.get(name, name) if MLM_BIAS in parts else name
+
+
+def is_encoder(name: str) -> bool:
+    """Tell whether a tensor is one of the encoder's, of which none may be missing."""
+    return name.startswith(("bert.embeddings.", "bert.encoder."))
+
+
+def is_pooler(name: str) -> bool:
+    """Tell whether a tensor is part of a pooler, with or without ``bert.`` before its name."""
+    return name.removeprefix("bert.").startswith("pooler.")
+
+
+def is_classifier(name: str) -> bool:
+    """Tell whether a tensor is part of a head for labels."""
+    return name.startswith("classifier.")
+
+
+def has_trained_pooler(tensors: Mapping[str, Tensor]) -> bool:
+    """Tell whether next-sentence prediction, or something else, has trained the pooler.
+
+    Libraries write a pooler that nothing has trained; its bias is still 0, as it began.
+    """
+    named = {canonical_name(name, ()): tensor for name, tensor in tensors.items()}
+    if "bert.pooler.dense.bias" not in named:
+        return False
+    return not NSP_HEAD.isdisjoint(named) or bool(named["bert.pooler.dense.bias"].any())

@@ -1,50 +1,31 @@
-"""Model folders: weights under the names of Hugging Face's BERT, and its config.json.
+"""Weights under the names of Hugging Face's BERT: in and out of a model, and their files."""
 
-What that BERT cannot express (pre-norm, sinusoidal positions, mean pooling) is written with
-``model_type: bertpre``, so that the transformers library refuses it instead of loading it wrongly.
-"""
-
-import dataclasses
 import json
 import pickle
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bertpre.config import schema
 from bertpre.errors import CheckpointError
-from bertpre.model.bert import BertModel
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.names import BUFFERS, canonical_name, named_parts, plain_names
+from bertpre.model.names import (
+    BUFFERS,
+    Model,
+    canonical_name,
+    is_classifier,
+    is_encoder,
+    named_parts,
+    plain_names,
+)
 
 WEIGHTS = "model.safetensors"
 LEGACY_WEIGHTS = "pytorch_model.bin"
-CONFIG = "config.json"
-OLD_CONFIG = "bert_config.json"  # as Google named it, and older folders still do
-
-# The options that config.json shares with the model section, under the same names.
-_SHARED = tuple(
-    field.name
-    for field in dataclasses.fields(cast(Any, schema.Model))
-    if field.name not in ("vocab_size", "norm", "position_embeddings")
-)
-
-
 # Weights of other libraries, to say what a folder holds instead.
 _OTHER_WEIGHTS = ("tf_model.h5", "*.ckpt.index", "flax_model.msgpack", "*.onnx")
-# Other names of the same functions.
-_ACTIVATION_NAMES = {
-    "gelu_python": "gelu",
-    "gelu_fast": "gelu_new",
-    "gelu_pytorch_tanh": "gelu_new",
-}
 
 
 class LoadReport(NamedTuple):
@@ -59,17 +40,7 @@ class LoadReport(NamedTuple):
     unused: tuple[str, ...]
 
 
-class ModelFolder(NamedTuple):
-    """A folder's config.json: as our options, and ``raw`` as it stands there."""
-
-    config: schema.Model
-    vocab_size: int
-    raw: dict[str, Any]
-
-
-def to_hugging_face(
-    model: BertModel | BertForPreTraining | BertForSequenceClassification,
-) -> dict[str, Tensor]:
+def to_hugging_face(model: Model) -> dict[str, Tensor]:
     """Copy the parameters out under Hugging Face names.
 
     Returns:
@@ -83,7 +54,7 @@ def to_hugging_face(
 
 
 def load_hugging_face(
-    model: BertModel | BertForPreTraining | BertForSequenceClassification,
+    model: Model,
     tensors: Mapping[str, Tensor],
     *,
     source: str | Path = "the weights",
@@ -121,7 +92,7 @@ def load_hugging_face(
             )
         else:
             found[name], spelled[name] = tensor, given
-    for name in [name for name in found if name.startswith("classifier.")]:
+    for name in [name for name in found if is_classifier(name)]:
         if found[name].shape != parts[name].shape:  # a head for another set of labels
             unused.append(spelled.pop(name))
             del found[name]
@@ -139,26 +110,12 @@ def load_hugging_face(
     return LoadReport(tuple(sorted(found)), new, tuple(sorted(unused)))
 
 
-def save_weights(
-    folder: Path,
-    model: BertModel | BertForPreTraining | BertForSequenceClassification,
-    *,
-    extra_config: Mapping[str, Any] | None = None,
-) -> None:
-    """Write model.safetensors and config.json; equal weights give equal bytes.
-
-    Args:
-        folder: exists.
-        model: on any device.
-        extra_config: more for config.json, such as ``id2label`` or ``pad_token_id``.
+def write_weights(path: Path, model: Model) -> None:
+    """Write a safetensors file; equal weights give equal bytes.
 
     Raises:
-        CheckpointError: the weights cannot be written.
+        CheckpointError: it cannot be written.
     """
-    config = {**_config_of(model), **(extra_config or {})}
-    text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    (folder / CONFIG).write_text(text + "\n", encoding="utf-8", newline="\n")
-    path = folder / WEIGHTS
     try:
         # One key: more come in another order each time.
         save_file(to_hugging_face(model), path, metadata={"format": "pt"})
@@ -166,7 +123,6 @@ def save_weights(
         raise CheckpointError(
             f"{path}: cannot be written ({error})", "check free space and permissions"
         ) from error
-    shutil.copymode(folder / CONFIG, path)  # save_file leaves it closed to group and others
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -242,85 +198,6 @@ def _read_legacy(path: Path) -> dict[str, Tensor]:
     return dict(content)
 
 
-def read_model_config(folder: Path) -> ModelFolder:
-    """Read config.json of a bertpre or a Hugging Face BERT folder; unknown keys are ignored.
-
-    Raises:
-        CheckpointError: it is missing or malformed, or describes what bertpre does not compute.
-    """
-    path = folder / CONFIG
-    if not path.is_file() and (folder / OLD_CONFIG).is_file():
-        path = folder / OLD_CONFIG
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder}: has no {CONFIG}", "give a checkpoint or a Hugging Face BERT folder"
-        )
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(raw, dict):
-        raise CheckpointError(f"{path}: expected a JSON object, found {raw!r:.60}")
-    for key, accepted in (
-        ("model_type", ("bert", "bertpre")),
-        ("position_embedding_type", ("absolute",)),
-        ("is_decoder", (False,)),
-    ):
-        if raw.get(key, accepted[0]) not in accepted:
-            expected = " or ".join(map(json.dumps, accepted))
-            raise CheckpointError(
-                f"{path}: {key} is {json.dumps(raw[key])}, expected {expected}",
-                "bertpre reads BERT encoders only",
-            )
-    own = ("norm", "position_embeddings") if raw.get("model_type") == "bertpre" else ()
-    values: dict[str, Any] = {
-        "vocab_size": 30_522
-    }  # what the transformers library takes when it is absent
-    values |= {key: raw[key] for key in (*_SHARED, *own, "vocab_size") if key in raw}
-    activation = raw.get("hidden_act")
-    if isinstance(activation, str) and activation in _ACTIVATION_NAMES:
-        values["hidden_act"] = _ACTIVATION_NAMES[activation]
-    try:
-        config = TypeAdapter(schema.Model).validate_python(values)
-    except ValidationError as error:
-        problems = [f"{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors()]
-        raise CheckpointError(f"{path}: " + "; ".join(problems)) from error
-    if config.hidden_size % config.num_attention_heads:
-        raise CheckpointError(
-            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads "
-            f"{config.num_attention_heads}"
-        )
-    vocab_size = cast(int, config.vocab_size)
-    return ModelFolder(dataclasses.replace(cast(Any, config), vocab_size=None), vocab_size, raw)
-
-
-def _config_of(
-    model: BertModel | BertForPreTraining | BertForSequenceClassification,
-) -> dict[str, Any]:
-    """Describe a model as config.json does."""
-    bert = model if isinstance(model, BertModel) else model.bert
-    config = bert.config
-    content: dict[str, Any] = {name: getattr(config, name) for name in _SHARED}
-    content |= {"vocab_size": bert.vocab_size, "pad_token_id": 0, "classifier_dropout": None}
-    variant: dict[str, Any] = {}
-    if config.norm != "post" or config.position_embeddings != "learned":
-        variant |= {"norm": config.norm, "position_embeddings": config.position_embeddings}
-    if isinstance(model, BertForSequenceClassification):
-        architecture = "ForSequenceClassification"
-        labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
-        content["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        content["label2id"] = {label: i for i, label in enumerate(labels)}
-        if model.pooling != "cls":
-            variant["pooling"] = model.pooling
-    elif isinstance(model, BertModel):
-        architecture = "Model"
-    else:
-        architecture = "ForMaskedLM" if model.nsp is None else "ForPreTraining"
-    kind = "bertpre" if variant else "bert"
-    architectures = [kind.capitalize() + architecture]
-    return {**content, **variant, "model_type": kind, "architectures": architectures}
-
-
 def _check_fit(
     found: Mapping[str, Tensor], parts: Mapping[str, Tensor], source: str | Path
 ) -> None:
@@ -332,15 +209,15 @@ def _check_fit(
     if wrong:
         raise CheckpointError(
             f"{source}: {wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""),
-            f"the sizes in {CONFIG}, the vocabulary and the weights must agree",
+            "the sizes in config.json, the vocabulary and the weights must agree",
         )
-    encoder = {name for name in parts if name.startswith(("bert.embeddings.", "bert.encoder."))}
+    encoder = {name for name in parts if is_encoder(name)}
     missing = sorted(encoder - found.keys())
     if missing:
         raise CheckpointError(
             f"{source}: {len(missing)} of the encoder's {len(encoder)} tensors are missing: "
             f"{_listed(missing)}",
-            f"the file is not whole, or {CONFIG} describes another model",
+            "the file is not whole, or config.json describes another model",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from bertpre.artefacts import MANIFEST, write_json
-from bertpre.config.notation import Kmer, parse_kmer
+from bertpre.config.fields import Kmer, parse_kmer
 from bertpre.errors import TokenizerError
 from bertpre.tokenizer.normalizing import (
     SPECIAL_TOKENS,

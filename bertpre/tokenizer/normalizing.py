@@ -21,7 +21,7 @@ from tokenizers import (
     processors,
 )
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.corpus.sentences import cut_sequence
 from bertpre.tokenizer.chunks import Cutter, Splitter
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import tokenizers
 
 from bertpre.artefacts import fingerprint
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.tokenizer.chunks import Segmenter, find_inside_words
 from bertpre.tokenizer.folder import SpecialTokens, read_tokenizer_folder
 from bertpre.tokenizer.normalizing import find_cutter

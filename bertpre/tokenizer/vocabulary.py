@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertpre.artefacts import fingerprint, fingerprint_file, stage_folder, write_manifest
+from bertpre.config.fields import parse_kmer
 from bertpre.config.load import config_to_dict
-from bertpre.config.notation import parse_kmer
 from bertpre.config.schema import BuildVocab
 from bertpre.corpus.report import CorpusReport
 from bertpre.errors import ConfigError, CorpusError

@@ -19,8 +19,9 @@ from torch import Tensor
 from bertpre.artefacts import write_json, write_manifest
 from bertpre.data.loader import Cursor
 from bertpre.errors import CheckpointError
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import load_hugging_face, read_weights, save_weights
+from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.folder import state_longest_input
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.metrics import read_metrics
@@ -187,7 +188,7 @@ def _check_space(run: Path, model: BertForPreTraining, moments: Mapping[str, Ten
 def _write_model(
     work: Path, model: BertForPreTraining, tokenizer: Tokenizer, facts: Mapping[str, object]
 ) -> None:
-    save_weights(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
+    save_model(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(work)
     state_longest_input(work, cast(int, facts["max_seq_length"]), is_trained_here=True)
     write_manifest(work, "checkpoint", facts)

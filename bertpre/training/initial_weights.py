@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from bertpre.errors import CheckpointError
+from bertpre.model.folder import read_model_config
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.names import canonical_name, named_parts, plain_names
-from bertpre.model.weights import load_hugging_face, read_model_config, read_weights
+from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)

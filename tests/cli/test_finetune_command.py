@@ -15,8 +15,8 @@ from bertpre.artefacts import read_manifest, write_manifest
 from bertpre.cli.main import main
 from bertpre.config.schema import Finetune, Model
 from bertpre.model.bert import initialize
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 QUICK = ("--num-epochs", "12", "--learning-rate", "3e-3", "--batch-size", "4",
@@ -59,7 +59,7 @@ def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
     )
     model = BertForPreTraining(shape, vocab_size=tokenizer.vocab_size, with_nsp=False)
     initialize(model, 0.1, torch.Generator().manual_seed(5))
-    save_weights(folder, model)
+    save_model(folder, model)
     tokenizer.save_files(folder)
     write_manifest(folder, "checkpoint", {"max_seq_length": 32, "objective": "mlm", "step": 0})
     return folder

@@ -18,8 +18,8 @@ from bertpre.cli.main import main
 from bertpre.config.schema import Model
 from bertpre.inspection.sections import Bars, Curves
 from bertpre.model.bert import initialize
+from bertpre.model.folder import save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 
@@ -59,7 +59,7 @@ def checkpoint(tmp_path_factory, tiny_tokenizer) -> Path:
     )
     model = BertForPreTraining(shape, vocab_size=tokenizer.vocab_size, with_nsp=False)
     initialize(model, 0.1, torch.Generator().manual_seed(5))
-    save_weights(folder, model, extra_config={"pad_token_id": tokenizer.pad_id})
+    save_model(folder, model, extra_config={"pad_token_id": tokenizer.pad_id})
     tokenizer.save_files(folder)
     write_manifest(folder, "checkpoint", {"objective": "mlm", "step": 7, "seed": 0})
     return folder

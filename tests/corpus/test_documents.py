@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.config.schema import BuildVocab, MakeData, TextOptions
 from bertpre.corpus.documents import Document, read_documents, read_records
 from bertpre.corpus.report import CorpusReport

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.corpus.sentences import Record, cut_sentences, cut_sequence, split_sentences
 
 

@@ -18,9 +18,8 @@ from bertpre.interop.export import export
 from bertpre.interop.model_card import write_card
 from bertpre.model.bert import initialize
 from bertpre.model.flat import flatten
+from bertpre.model.folder import load_model, save_model
 from bertpre.model.heads import BertForPreTraining
-from bertpre.model.loading import load_model
-from bertpre.model.weights import save_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.tokenizer.vocabulary import build_vocab
 
@@ -49,7 +48,7 @@ def make_exported(tmp_path) -> Callable[..., tuple[Path, Path]]:
         initialize(model, 0.2, torch.Generator().manual_seed(5))
         folder = tmp_path / "checkpoint"
         folder.mkdir()
-        save_weights(folder, model, extra_config={"pad_token_id": tokenizer.pad_id})
+        save_model(folder, model, extra_config={"pad_token_id": tokenizer.pad_id})
         tokenizer.save_files(folder)
         write_manifest(folder, "checkpoint", {"objective": "mlm-nsp", "step": 0, "seed": 0})
         export(folder, tmp_path / "out", to="huggingface")

@@ -20,7 +20,7 @@ from bertpre.inference.predict import predict
 from bertpre.interop.import_checkpoint import import_checkpoint
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import flatten
-from bertpre.model.loading import load_model
+from bertpre.model.folder import load_model
 
 transformers = pytest.importorskip("transformers")
 

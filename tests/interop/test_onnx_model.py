@@ -14,8 +14,8 @@ from bertpre.interop import onnx_model
 from bertpre.interop.export import export
 from bertpre.interop.facts import Facts
 from bertpre.model.flat import flatten
+from bertpre.model.folder import load_model
 from bertpre.model.heads import BertForSequenceClassification
-from bertpre.model.loading import load_model
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bertpre.config import schema
 from bertpre.model.bert import initialize
 from bertpre.model.flat import FlatTokens, flatten
+from bertpre.model.heads import BertForPreTraining
 
 VOCAB_SIZE = 50
 
@@ -67,6 +68,20 @@ def randomize() -> Callable[[nn.Module], None]:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
 
     return set_all
+
+
+@pytest.fixture
+def build(
+    make_config: Callable[..., schema.Model], randomize: Callable[[nn.Module], None]
+) -> Callable[..., BertForPreTraining]:
+    """A function: options to a small pretraining model with weights of its own."""
+
+    def build(*, with_nsp: bool = True, **changes: Any) -> BertForPreTraining:
+        model = BertForPreTraining(make_config(**changes), vocab_size=VOCAB_SIZE, with_nsp=with_nsp)
+        randomize(model)
+        return model
+
+    return build
 
 
 @pytest.fixture

@@ -11,18 +11,13 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import BertModel
+from bertpre.model.folder import read_model_config, save_model
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
     pretraining_loss,
 )
-from bertpre.model.weights import (
-    load_hugging_face,
-    read_model_config,
-    read_weights,
-    save_weights,
-    to_hugging_face,
-)
+from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the library is imported
 transformers = pytest.importorskip("transformers", reason="the transformers library is not there")
@@ -152,7 +147,7 @@ def test_a_folder_of_ours_loads_as_theirs(
 ) -> None:
     ours = BertForPreTraining(config, vocab_size=50, with_nsp=with_nsp).eval()
     randomize(ours)
-    save_weights(tmp_path, ours)
+    save_model(tmp_path, ours)
 
     auto = transformers.AutoModelForPreTraining if with_nsp else transformers.AutoModelForMaskedLM
     theirs, info = auto.from_pretrained(tmp_path, output_loading_info=True)
@@ -178,7 +173,7 @@ def test_a_classifier_of_ours_loads_as_theirs(
     ).eval()
     randomize(ours)
     labels = ["bad", "fair", "good"]
-    save_weights(
+    save_model(
         tmp_path,
         ours,
         extra_config={
@@ -219,7 +214,7 @@ def test_variants_that_their_bert_lacks_are_refused_by_it(
     changes: dict[str, Any], make_config: MakeConfig, tmp_path: Path
 ) -> None:
     model = BertForPreTraining(make_config(**changes), vocab_size=50, with_nsp=True)
-    save_weights(tmp_path, model)
+    save_model(tmp_path, model)
 
     for auto in (transformers.AutoConfig, transformers.AutoModel):
         with pytest.raises(ValueError, match="model type `bertpre` but Transformers does not"):

@@ -11,7 +11,8 @@ import torch
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import flatten
-from bertpre.model.weights import LoadReport, load_hugging_face, read_model_config, read_weights
+from bertpre.model.folder import read_model_config
+from bertpre.model.weights import LoadReport, load_hugging_face, read_weights
 
 pytestmark = pytest.mark.parity
 

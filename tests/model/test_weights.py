@@ -1,3 +1,5 @@
+"""Weights under Hugging Face's names: which spellings load, and which files are refused."""
+
 import json
 import os
 from collections.abc import Callable
@@ -12,28 +14,27 @@ from torch import Tensor, nn
 from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
+from bertpre.model.folder import read_model_config, save_model
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.names import plain_names
-from bertpre.model.weights import (
-    load_hugging_face,
-    read_model_config,
-    read_weights,
-    save_weights,
-    to_hugging_face,
+from bertpre.model.names import (
+    CLASSIFIER,
+    CLASSIFIER_BIAS,
+    MLM_BIAS,
+    MLM_HEAD,
+    NSP_HEAD,
+    POOLER,
+    POSITIONS,
+    WORDS,
+    has_trained_pooler,
+    is_classifier,
+    is_encoder,
+    is_pooler,
+    plain_names,
 )
+from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 
 MakeConfig = Callable[..., schema.Model]
 Build = Callable[..., BertForPreTraining]
-
-
-@pytest.fixture
-def build(make_config: MakeConfig, randomize: Callable[[nn.Module], None]) -> Build:
-    def build(*, with_nsp: bool = True, **changes: Any) -> BertForPreTraining:
-        model = BertForPreTraining(make_config(**changes), vocab_size=50, with_nsp=with_nsp)
-        randomize(model)
-        return model
-
-    return build
 
 
 def zeros_like(model: BertForPreTraining) -> BertForPreTraining:
@@ -61,7 +62,7 @@ def test_weights_survive_a_round_trip_through_a_folder(
     model = build(**changes)
     twin = zeros_like(model)
 
-    save_weights(tmp_path, model)
+    save_model(tmp_path, model)
     report = load_hugging_face(twin, read_weights(tmp_path))
     folder = read_model_config(tmp_path)
 
@@ -83,90 +84,6 @@ def test_hugging_face_tensors_are_contiguous_fp32_copies_in_order(build: Build) 
     assert tensors["bert.encoder.layer.1.attention.self.key.weight"].shape == (24, 24)
     tensors["cls.predictions.bias"].zero_()
     assert model.mlm.bias.any()
-
-
-def test_equal_weights_give_equal_bytes(build: Build, tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("a", "b")]
-    for folder in folders:
-        folder.mkdir()
-        save_weights(folder, build(), extra_config={"pad_token_id": 3})
-
-    for name in ("model.safetensors", "config.json"):
-        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
-    header = (folders[0] / "model.safetensors").read_bytes()[8:]
-    assert header.startswith(b'{"__metadata__":{"format":"pt"},')
-
-
-def test_saved_files_are_as_readable_as_any_other(build: Build, tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-
-    save_weights(tmp_path, build())
-
-    modes = {(tmp_path / name).stat().st_mode for name in ("model.safetensors", "plain")}
-    assert len(modes) == 1
-
-
-def test_config_json_holds_hugging_face_keys(build: Build, tmp_path: Path) -> None:
-    save_weights(tmp_path, build(hidden_act="gelu_new"), extra_config={"pad_token_id": 3})
-
-    assert json.loads((tmp_path / "config.json").read_text()) == {
-        "architectures": ["BertForPreTraining"],
-        "attention_probs_dropout_prob": 0.0,
-        "classifier_dropout": None,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0.0,
-        "hidden_size": 24,
-        "initializer_range": 0.02,
-        "intermediate_size": 40,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": 16,
-        "model_type": "bert",
-        "num_attention_heads": 3,
-        "num_hidden_layers": 2,
-        "pad_token_id": 3,
-        "type_vocab_size": 2,
-        "vocab_size": 50,
-    }
-
-
-@pytest.mark.parametrize(
-    ("changes", "pooling", "expected"),
-    [
-        ({}, "cls", {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}),
-        (
-            {},
-            "mean",
-            {
-                "model_type": "bertpre",
-                "architectures": ["BertpreForSequenceClassification"],
-                "pooling": "mean",
-            },
-        ),
-        ({}, "compare", {"model_type": "bertpre", "pooling": "compare"}),
-        (
-            {"norm": "pre"},
-            "cls",
-            {"model_type": "bertpre", "norm": "pre", "position_embeddings": "learned"},
-        ),
-    ],
-)
-def test_config_json_of_a_classifier_names_its_kind_and_labels(
-    changes: dict[str, Any],
-    pooling: Any,
-    expected: dict[str, Any],
-    make_config: MakeConfig,
-    tmp_path: Path,
-) -> None:
-    model = BertForSequenceClassification(
-        make_config(**changes), vocab_size=50, num_labels=2, pooling=pooling
-    )
-
-    save_weights(tmp_path, model)
-
-    raw = read_model_config(tmp_path).raw
-    assert raw | expected == raw
-    assert raw["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
-    assert raw["label2id"] == {"LABEL_0": 0, "LABEL_1": 1}
 
 
 def old_spelling(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -319,7 +236,7 @@ def test_weights_that_cannot_be_written_are_an_error(build: Build, tmp_path: Pat
     (tmp_path / "model.safetensors").mkdir()
 
     with pytest.raises(CheckpointError, match=r"model.safetensors: cannot be written .*free space"):
-        save_weights(tmp_path, build())
+        save_model(tmp_path, build())
 
 
 def test_legacy_weights_are_read(build: Build, tmp_path: Path) -> None:
@@ -390,90 +307,6 @@ def test_a_legacy_file_of_something_else_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match="expected names with tensors, found something else"):
         read_weights(tmp_path)
-
-
-def write_config(folder: Path, **content: Any) -> None:
-    (folder / "config.json").write_text(json.dumps(content))
-
-
-def test_read_model_config_ignores_what_it_does_not_know(tmp_path: Path) -> None:
-    write_config(
-        tmp_path,
-        vocab_size=402,
-        hidden_size=16,
-        num_attention_heads=2,
-        output_past=True,
-        norm="pre",  # not a key of model_type bert
-        position_embedding_type="absolute",
-        hidden_dropout_prob=0,
-    )
-
-    folder = read_model_config(tmp_path)
-
-    assert folder.vocab_size == 402
-    assert folder.config == schema.Model(
-        hidden_size=16, num_attention_heads=2, hidden_dropout_prob=0.0
-    )
-    assert folder.raw["output_past"] is True
-
-
-def test_read_model_config_takes_the_library_defaults_for_absent_keys(tmp_path: Path) -> None:
-    write_config(tmp_path, model_type="bert")
-
-    folder = read_model_config(tmp_path)
-
-    assert folder.vocab_size == 30_522  # transformers.BertConfig()
-    assert folder.config == schema.Model()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"model_type": "gpt2"}, 'model_type is "gpt2", expected "bert" or "bertpre" — bertpre'),
-        (
-            {"position_embedding_type": "relative_key"},
-            'position_embedding_type is "relative_key", expected "absolute"',
-        ),
-        ({"is_decoder": True}, "is_decoder is true, expected false"),
-        (
-            {"hidden_act": "swish", "num_hidden_layers": 0},
-            "num_hidden_layers: Input should be greater than or equal to 1, found 0; "
-            "hidden_act: Input should be 'gelu', 'gelu_new' or 'relu', found 'swish'",
-        ),
-        (
-            {"hidden_size": 20},
-            "hidden_size 20 is not a multiple of num_attention_heads 12",
-        ),
-        ({"vocab_size": "many"}, "vocab_size: Input should be a valid integer, found 'many'"),
-    ],
-)
-def test_read_model_config_refuses_what_bertpre_does_not_compute(
-    content: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    write_config(tmp_path, **content)
-
-    with pytest.raises(CheckpointError) as caught:
-        read_model_config(tmp_path)
-
-    assert f"{tmp_path}/config.json: {message}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "config.json: not valid JSON"),
-        ("[1, 2]", r"config.json: expected a JSON object, found \[1, 2\]"),
-        (None, "has no config.json — give a checkpoint or a Hugging Face BERT folder"),
-    ],
-)
-def test_read_model_config_refuses_a_file_that_is_none(
-    text: str | None, message: str, tmp_path: Path
-) -> None:
-    if text is not None:
-        (tmp_path / "config.json").write_text(text)
-
-    with pytest.raises(CheckpointError, match=message):
-        read_model_config(tmp_path)
 
 
 def test_a_bare_encoder_exchanges_weights_too(build: Build, make_config: MakeConfig) -> None:
@@ -562,15 +395,29 @@ def test_weights_of_other_libraries_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_other_names_of_an_activation_are_known(tmp_path: Path) -> None:
-    # The tanh form by the names of later versions; see transformers' ACT2FN.
-    write_config(tmp_path, hidden_act="gelu_pytorch_tanh")
+def test_a_pooler_is_trained_if_it_has_a_head_or_a_bias() -> None:
+    weight, zero, one = torch.ones(2, 2), torch.zeros(2), torch.ones(2)
 
-    assert read_model_config(tmp_path).config.hidden_act == "gelu_new"
+    assert not has_trained_pooler({})
+    assert not has_trained_pooler({"pooler.dense.weight": weight, "pooler.dense.bias": zero})
+    assert has_trained_pooler({"pooler.dense.weight": weight, "pooler.dense.bias": one})
+    assert has_trained_pooler(
+        {"bert.pooler.dense.bias": zero, "cls.seq_relationship.weight": weight}
+    )
+    assert not has_trained_pooler({"cls.seq_relationship.weight": weight})
 
 
-def test_the_config_of_2018_has_another_name(tmp_path: Path) -> None:
-    write_config(tmp_path, hidden_size=24, num_attention_heads=2)
-    (tmp_path / "config.json").rename(tmp_path / "bert_config.json")
+def test_the_parts_beside_the_encoder_are_what_the_models_have(
+    build: Build, make_config: MakeConfig
+) -> None:
+    classifier = BertForSequenceClassification(
+        make_config(), vocab_size=50, num_labels=3, pooling="cls"
+    )
 
-    assert read_model_config(tmp_path).config.hidden_size == 24
+    pretraining, labels = to_hugging_face(build()).keys(), to_hugging_face(classifier).keys()
+
+    beside = {name for name in pretraining | labels if not is_encoder(name)}
+    assert beside == POOLER | MLM_HEAD | NSP_HEAD | CLASSIFIER
+    assert {name for name in beside if is_pooler(name)} == POOLER
+    assert {name for name in beside if is_classifier(name)} == CLASSIFIER
+    assert {MLM_BIAS, CLASSIFIER_BIAS, WORDS, POSITIONS} <= pretraining | labels

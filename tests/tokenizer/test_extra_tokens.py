@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.errors import TokenizerError
 from bertpre.tokenizer.extra_tokens import read_extra_tokens
 from bertpre.tokenizer.normalizing import Rules

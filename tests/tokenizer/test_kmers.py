@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertpre.config.fields import Kmer, parse_kmer
 from bertpre.config.load import parse_config
-from bertpre.config.notation import Kmer, parse_kmer
 from bertpre.config.schema import BuildVocab
 from bertpre.corpus.sentences import cut_sequence
 from bertpre.errors import ConfigError, TokenizerError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertpre.config.notation import Kmer
+from bertpre.config.fields import Kmer
 from bertpre.tokenizer import word_counts as module
 from bertpre.tokenizer.normalizing import Rules, make_normalizer, make_pre_tokenizer
 from bertpre.tokenizer.word_counts import SortedCounts, WordCounts

@@ -1,6 +1,6 @@
 import pytest
 
-from bertpre.config.notation import parse_weights
+from bertpre.config.fields import parse_weights
 
 
 def test_weights_become_shares() -> None:

@@ -1,0 +1,185 @@
+"""Model folders: the weights, and a config.json that says what they are.
+
+What Hugging Face's BERT cannot express (pre-norm, sinusoidal positions, mean pooling) is written
+with ``model_type: bertpre``, so that the transformers library refuses it instead of loading it
+wrongly.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from bertpre.artefacts import write_json
+from bertpre.config import schema
+from bertpre.errors import CheckpointError
+from bertpre.model.bert import BertModel
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.names import Model, encoder_of, is_pooler, plain_names
+from bertpre.model.weights import WEIGHTS, load_hugging_face, read_weights, write_weights
+
+CONFIG = "config.json"
+OLD_CONFIG = "bert_config.json"  # as Google named it, and older folders still do
+
+# The options that config.json shares with the model section, under the same names.
+_SHARED = tuple(
+    field.name
+    for field in dataclasses.fields(cast(Any, schema.Model))
+    if field.name not in ("vocab_size", "norm", "position_embeddings")
+)
+# Other names of the same functions.
+_ACTIVATION_NAMES = {
+    "gelu_python": "gelu",
+    "gelu_fast": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+}
+_LIBRARY_VOCAB_SIZE = 30_522  # what the transformers library takes where config.json states none
+# What bertpre computes; the first is meant where the key is absent.
+_ACCEPTED: dict[str, tuple[object, ...]] = {
+    "model_type": ("bert", "bertpre"),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+}
+
+
+class ModelFolder(NamedTuple):
+    """A folder's config.json: as our options, and ``raw`` as it stands there."""
+
+    config: schema.Model
+    vocab_size: int
+    raw: dict[str, Any]
+
+
+def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
+    """Load what config.json says that a folder holds, without dropout, on the CPU.
+
+    Args:
+        folder: a checkpoint, a fine-tuned or an imported model.
+        encoder_only: leave heads out; the pooler stays if the file has one.
+
+    Raises:
+        CheckpointError: the folder holds no such model, or not all of it.
+    """
+    folder = Path(folder)
+    config, vocab_size, raw = read_model_config(folder)
+    tensors = read_weights(folder)
+    kind = (raw.get("architectures") or ["BertModel"])[0].removeprefix("Bertpre")
+    kind = kind.removeprefix("Bert")
+    model: Model
+    if encoder_only or kind == "Model":
+        has_pooler = any(map(is_pooler, plain_names(tensors).values()))
+        model = BertModel(config, vocab_size=vocab_size, with_pooler=has_pooler)
+    elif kind in ("ForPreTraining", "ForMaskedLM"):
+        model = BertForPreTraining(config, vocab_size=vocab_size, with_nsp=kind == "ForPreTraining")
+    elif kind == "ForSequenceClassification":
+        model = BertForSequenceClassification(
+            config,
+            vocab_size=vocab_size,
+            num_labels=len(raw["id2label"]),
+            pooling=raw.get("pooling", "cls"),
+        )
+    else:
+        raise CheckpointError(
+            f"{folder / CONFIG}: architectures: {kind!r} is none that bertpre has",
+            "bring the folder in with `bertpre import`, which keeps the encoder",
+        )
+    report = load_hugging_face(model, tensors, source=folder)
+    if report.new:
+        raise CheckpointError(
+            f"{folder}: {CONFIG} says {kind}, but the weights lack {', '.join(report.new[:3])}",
+            "the file is not whole: copy it again",
+        )
+    return model.eval()
+
+
+def save_model(
+    folder: Path, model: Model, *, extra_config: Mapping[str, Any] | None = None
+) -> None:
+    """Write model.safetensors and config.json; equal weights give equal bytes.
+
+    Args:
+        folder: exists.
+        model: on any device.
+        extra_config: more for config.json, such as ``id2label`` or ``pad_token_id``.
+
+    Raises:
+        CheckpointError: the weights cannot be written.
+    """
+    write_json(folder / CONFIG, {**_config_of(model), **(extra_config or {})})
+    write_weights(folder / WEIGHTS, model)
+    # The library closes its file to group and others.
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)
+
+
+def read_model_config(folder: Path) -> ModelFolder:
+    """Read config.json of a bertpre or a Hugging Face BERT folder; unknown keys are ignored.
+
+    Raises:
+        CheckpointError: it is missing or malformed, or describes what bertpre does not compute.
+    """
+    path = folder / CONFIG
+    if not path.is_file() and (folder / OLD_CONFIG).is_file():
+        path = folder / OLD_CONFIG
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder}: has no {CONFIG}", "give a checkpoint or a Hugging Face BERT folder"
+        )
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {raw!r:.60}")
+    for key, accepted in _ACCEPTED.items():
+        if raw.get(key, accepted[0]) not in accepted:
+            expected = " or ".join(map(json.dumps, accepted))
+            raise CheckpointError(
+                f"{path}: {key} is {json.dumps(raw[key])}, expected {expected}",
+                "bertpre reads BERT encoders only",
+            )
+    own = ("norm", "position_embeddings") if raw.get("model_type") == "bertpre" else ()
+    values: dict[str, Any] = {"vocab_size": _LIBRARY_VOCAB_SIZE}
+    values |= {key: raw[key] for key in (*_SHARED, *own, "vocab_size") if key in raw}
+    if isinstance(activation := raw.get("hidden_act"), str):
+        values["hidden_act"] = _ACTIVATION_NAMES.get(activation, activation)
+    try:
+        config = TypeAdapter(schema.Model).validate_python(values)
+    except ValidationError as error:
+        problems = [f"{p['loc'][0]}: {p['msg']}, found {p['input']!r}" for p in error.errors()]
+        raise CheckpointError(f"{path}: " + "; ".join(problems)) from error
+    if config.hidden_size % config.num_attention_heads:
+        raise CheckpointError(
+            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads "
+            f"{config.num_attention_heads}"
+        )
+    vocab_size = cast(int, config.vocab_size)
+    return ModelFolder(dataclasses.replace(cast(Any, config), vocab_size=None), vocab_size, raw)
+
+
+def _config_of(model: Model) -> dict[str, Any]:
+    """Describe a model as config.json does."""
+    bert = encoder_of(model)
+    config = bert.config
+    content: dict[str, Any] = {name: getattr(config, name) for name in _SHARED}
+    content |= {"vocab_size": bert.vocab_size, "pad_token_id": 0, "classifier_dropout": None}
+    variant: dict[str, Any] = {}
+    if config.norm != "post" or config.position_embeddings != "learned":
+        variant |= {"norm": config.norm, "position_embeddings": config.position_embeddings}
+    if isinstance(model, BertForSequenceClassification):
+        architecture = "ForSequenceClassification"
+        labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
+        content["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        content["label2id"] = {label: i for i, label in enumerate(labels)}
+        if model.pooling != "cls":
+            variant["pooling"] = model.pooling
+    elif isinstance(model, BertModel):
+        architecture = "Model"
+    else:
+        architecture = "ForMaskedLM" if model.nsp is None else "ForPreTraining"
+    kind = "bertpre" if variant else "bert"
+    architectures = [kind.capitalize() + architecture]
+    return {**content, **variant, "model_type": kind, "architectures": architectures}
