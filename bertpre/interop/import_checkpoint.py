@@ -22,21 +22,11 @@ from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, InteropError
+from bertpre.model import names
 from bertpre.model.bert import BertModel
 from bertpre.model.folder import CONFIG, ModelFolder, read_model_config, save_model
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.names import (
-    CLASSIFIER,
-    CLASSIFIER_BIAS,
-    MLM_BIAS,
-    MLM_HEAD,
-    NSP_HEAD,
-    POOLER,
-    WORDS,
-    Model,
-    canonical_name,
-    plain_names,
-)
+from bertpre.model.names import Model, canonical_name, plain_names
 from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 from bertpre.tokenizer.folder import BACKEND, VOCAB, state_longest_input
 from bertpre.tokenizer.tokenizer import Tokenizer
@@ -44,7 +34,7 @@ from bertpre.tokenizer.tokenizer import Tokenizer
 log = logging.getLogger(__name__)
 
 # What pretraining adds to an encoder.
-_ADDED = {"pooler": POOLER, "MLM head": MLM_HEAD, "NSP head": NSP_HEAD}
+_ADDED = {"pooler": names.POOLER, "MLM head": names.MLM_HEAD, "NSP head": names.NSP_HEAD}
 _LONGEST_SEQUENCE = 512  # what BERT was trained to; no folder says it
 _SHOWN_ENTRIES = 5
 
@@ -83,21 +73,23 @@ class _Found:
     shape: ModelFolder
     tokenizer: Tokenizer
     tensors: dict[str, Tensor]
-    names: dict[str, str]
+    canonical: dict[str, str]
 
     def has(self, part: Set[str]) -> bool:
         """Tell whether the folder has every tensor of a part."""
-        return part <= set(self.names.values())
+        return part <= set(self.canonical.values())
 
     def length(self, name: str) -> int | None:
         """Give the length of a tensor, by its Hugging Face name; None if there is none."""
-        lengths = [len(self.tensors[given]) for given in self.names if self.names[given] == name]
+        lengths = [
+            len(self.tensors[given]) for given in self.canonical if self.canonical[given] == name
+        ]
         return lengths[0] if lengths else None
 
     @property
     def num_rows(self) -> int:
         """The rows of the word embedding; what config.json says if there is none."""
-        return self.length(WORDS) or self.shape.vocab_size
+        return self.length(names.WORDS) or self.shape.vocab_size
 
 
 def import_checkpoint(
@@ -187,10 +179,11 @@ def _read(folder: Path) -> _Found:
     tokenizer = Tokenizer.load(folder)
     tensors = read_weights(folder)
     # With an MLM head in sight, a stored decoder is known for what it repeats.
-    names = {
-        given: canonical_name(plain, (MLM_BIAS,)) for given, plain in plain_names(tensors).items()
-    }
-    return _Found(folder=folder, shape=shape, tokenizer=tokenizer, tensors=tensors, names=names)
+    plain = plain_names(tensors)
+    canonical = {given: canonical_name(plain[given], (names.MLM_BIAS,)) for given in tensors}
+    return _Found(
+        folder=folder, shape=shape, tokenizer=tokenizer, tensors=tensors, canonical=canonical
+    )
 
 
 def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
@@ -223,11 +216,11 @@ def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
 
 def _add_rows(found: _Found, number: int, *, seed: int) -> None:
     """Lengthen the word embedding by random rows, and the MLM head's bias by zeros."""
-    for given, name in found.names.items():
-        if name in (WORDS, MLM_BIAS):
+    for given, name in found.canonical.items():
+        if name in (names.WORDS, names.MLM_BIAS):
             tensor = found.tensors[given].float()
             fresh = tensor.new_zeros(number, *tensor.shape[1:])
-            if name == WORDS:
+            if name == names.WORDS:
                 # The same rows for the embedding and for a decoder that repeats it.
                 generator = torch.Generator().manual_seed(derive(seed, "import rows"))
                 std = found.shape.config.initializer_range
@@ -242,20 +235,20 @@ def _is_classifier(found: _Found) -> bool:
     problem = raw.get("problem_type") or "single_label_classification"
     return (
         architectures[0] == "BertForSequenceClassification"
-        and found.has(CLASSIFIER | POOLER)
+        and found.has(names.CLASSIFIER | names.POOLER)
         and problem == "single_label_classification"
         and _num_classes(found) > 1
     )
 
 
 def _num_classes(found: _Found) -> int:
-    return found.length(CLASSIFIER_BIAS) or 0
+    return found.length(names.CLASSIFIER_BIAS) or 0
 
 
 def _classes(found: _Found) -> tuple[str, ...]:
-    numbers, names = range(_num_classes(found)), found.shape.raw.get("id2label")
-    if isinstance(names, dict) and {str(number) for number in numbers} == set(names):
-        labels = tuple(str(names[str(number)]) for number in numbers)
+    numbers, stated = range(_num_classes(found)), found.shape.raw.get("id2label")
+    if isinstance(stated, dict) and {str(number) for number in numbers} == set(stated):
+        labels = tuple(str(stated[str(number)]) for number in numbers)
         if len(set(labels)) == len(labels):
             return labels
     return tuple(f"LABEL_{number}" for number in numbers)  # as the transformers library does
@@ -267,17 +260,19 @@ def _build(found: _Found) -> Model:
         return BertForSequenceClassification(
             config, vocab_size=rows, num_labels=_num_classes(found), pooling="cls"
         )
-    if found.has(MLM_HEAD):
-        return BertForPreTraining(config, vocab_size=rows, with_nsp=found.has(POOLER | NSP_HEAD))
-    return BertModel(config, vocab_size=rows, with_pooler=found.has(POOLER))
+    if found.has(names.MLM_HEAD):
+        return BertForPreTraining(
+            config, vocab_size=rows, with_nsp=found.has(names.POOLER | names.NSP_HEAD)
+        )
+    return BertModel(config, vocab_size=rows, with_pooler=found.has(names.POOLER))
 
 
 def _write(work: Path, found: _Found, model: Model) -> None:
     extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
     if isinstance(model, BertForSequenceClassification):
-        names = list(enumerate(_classes(found)))
-        extra["id2label"] = {str(number): name for number, name in names}
-        extra["label2id"] = {name: number for number, name in names}
+        classes = _classes(found)
+        extra["id2label"] = {str(number): name for number, name in enumerate(classes)}
+        extra["label2id"] = {name: number for number, name in enumerate(classes)}
     save_model(work, model, extra_config=extra)
     found.tokenizer.save_files(work)
     longest = found.shape.config.max_position_embeddings
