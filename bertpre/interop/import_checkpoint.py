@@ -133,12 +133,9 @@ def import_checkpoint(
     assert not loaded.new  # the heads were chosen by what is there
     absent = tuple(name for name, part in _ADDED.items() if not part <= set(loaded.loaded))
     source = _fingerprint(found.folder)
+    imported = {"from": source, "unused": list(loaded.unused), "new_entries": len(new_entries)}
     facts = {
-        "imported": {
-            "from": source,
-            "unused": list(loaded.unused),
-            "new_entries": len(new_entries),
-        },
+        "imported": imported,
         "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
     }
     facts |= _task(_classes(found)) if kind == "model" else _objective(absent)
@@ -146,10 +143,11 @@ def import_checkpoint(
     with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
         _write(work, found, model)
         write_manifest(work, kind, facts)
+    is_masked_lm = isinstance(model, BertForPreTraining) and model.nsp is None
     return ImportReport(
         output=output,
         kind=kind,
-        architecture=_architecture(model),
+        architecture="BertForMaskedLM" if is_masked_lm else type(model).__name__,
         shapes={name: tuple(part.shape) for name, part in to_hugging_face(model).items()},
         absent=absent,
         unused=loaded.unused,
@@ -277,12 +275,6 @@ def _write(work: Path, found: _Found, model: Model) -> None:
     found.tokenizer.save_files(work)
     longest = found.shape.config.max_position_embeddings
     state_longest_input(work, longest, is_trained_here=False)
-
-
-def _architecture(model: Model) -> str:
-    if isinstance(model, BertForPreTraining) and model.nsp is None:
-        return "BertForMaskedLM"
-    return type(model).__name__
 
 
 def _objective(absent: tuple[str, ...]) -> dict[str, object]:
