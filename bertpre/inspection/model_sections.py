@@ -55,9 +55,10 @@ def classifier_sections(folder: Folder) -> list[Section]:
     """
     manifest = folder.manifest
     options = manifest.get("options", {})
+    names = [str(name) for name in manifest.get("classes", [])]
     rows = {
         "task": _task(manifest),
-        **_outputs(manifest),
+        **({"number": ", ".join(names)} if _is_number(manifest) else {"labels": f"{len(names):,}"}),
         "models": len(manifest.get("members", [])),
         "pooling": manifest.get("pooling"),
         "most tokens": manifest.get("max_seq_length"),
@@ -70,7 +71,7 @@ def classifier_sections(folder: Folder) -> list[Section]:
         Facts("model", {name: str(value) for name, value in rows.items() if value}),
         *describe("imported", manifest.get("imported", {})),
         *_scores(folder.path, _task(manifest), options.get("metric", "")),
-        *_labels(manifest),
+        *([] if _is_number(manifest) else _labels(manifest)),
         *_history(manifest),
         *(Picture(path.stem.replace("_", " "), path) for path in sorted(folder.path.glob("*.png"))),
         *describe("recipe", options),
@@ -85,12 +86,9 @@ def _task(manifest: Mapping[str, Any]) -> Kind:
     return kind
 
 
-def _outputs(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Say what the model's outputs are: a number, or so many labels."""
-    names = [str(name) for name in manifest.get("classes", [])]
-    if _task(manifest) == "regression":
-        return {"number": ", ".join(names)}
-    return {"labels": f"{len(names):,}"}
+def _is_number(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether the model predicts a number, not labels."""
+    return _task(manifest) == "regression"
 
 
 def _shape(config: Mapping[str, Any]) -> list[Facts]:
@@ -220,9 +218,6 @@ def _write_score(value: object) -> str:
 
 
 def _labels(manifest: Mapping[str, Any]) -> list[Section]:
-    """Count the rows of each label."""
-    if _task(manifest) == "regression":
-        return []
     classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
     parts = [part for part in ("train", "dev", "test") if part in counts]
     rows = [

@@ -79,12 +79,10 @@ class _Found:
         """Tell whether the folder has every tensor of a part."""
         return part <= set(self.canonical.values())
 
-    def length(self, name: str) -> int | None:
-        """Give the length of a tensor, by its Hugging Face name; None if there is none."""
-        lengths = [
-            len(self.tensors[given]) for given in self.canonical if self.canonical[given] == name
-        ]
-        return lengths[0] if lengths else None
+    def length(self, name: str) -> int:
+        """Give the length of a tensor, by its Hugging Face name; 0 if there is none."""
+        given = (given for given, known in self.canonical.items() if known == name)
+        return next((len(self.tensors[found]) for found in given), 0)
 
     @property
     def num_rows(self) -> int:
@@ -235,16 +233,12 @@ def _is_classifier(found: _Found) -> bool:
         architectures[0] == "BertForSequenceClassification"
         and found.has(names.CLASSIFIER | names.POOLER)
         and problem == "single_label_classification"
-        and _num_classes(found) > 1
+        and found.length(names.CLASSIFIER_BIAS) > 1
     )
 
 
-def _num_classes(found: _Found) -> int:
-    return found.length(names.CLASSIFIER_BIAS) or 0
-
-
 def _classes(found: _Found) -> tuple[str, ...]:
-    numbers, stated = range(_num_classes(found)), found.shape.raw.get("id2label")
+    numbers, stated = range(found.length(names.CLASSIFIER_BIAS)), found.shape.raw.get("id2label")
     if isinstance(stated, dict) and {str(number) for number in numbers} == set(stated):
         labels = tuple(str(stated[str(number)]) for number in numbers)
         if len(set(labels)) == len(labels):
@@ -252,11 +246,18 @@ def _classes(found: _Found) -> tuple[str, ...]:
     return tuple(f"LABEL_{number}" for number in numbers)  # as the transformers library does
 
 
+def _label_names(classes: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "id2label": {str(number): name for number, name in enumerate(classes)},
+        "label2id": {name: number for number, name in enumerate(classes)},
+    }
+
+
 def _build(found: _Found) -> Model:
     config, rows = found.shape.config, found.num_rows
     if _is_classifier(found):
         return BertForSequenceClassification(
-            config, vocab_size=rows, num_labels=_num_classes(found), pooling="cls"
+            config, vocab_size=rows, num_labels=found.length(names.CLASSIFIER_BIAS), pooling="cls"
         )
     if found.has(names.MLM_HEAD):
         return BertForPreTraining(
@@ -268,9 +269,7 @@ def _build(found: _Found) -> Model:
 def _write(work: Path, found: _Found, model: Model) -> None:
     extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
     if isinstance(model, BertForSequenceClassification):
-        classes = _classes(found)
-        extra["id2label"] = {str(number): name for number, name in enumerate(classes)}
-        extra["label2id"] = {name: number for number, name in enumerate(classes)}
+        extra |= _label_names(_classes(found))
     save_model(work, model, extra_config=extra)
     found.tokenizer.save_files(work)
     longest = found.shape.config.max_position_embeddings
