@@ -27,7 +27,7 @@ from bertpre.model.bert import BertModel
 from bertpre.model.folder import CONFIG, ModelFolder, read_model_config, save_model
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
 from bertpre.model.names import Model, canonical_name, plain_names
-from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
+from bertpre.model.weights import LoadReport, load_hugging_face, read_weights, to_hugging_face
 from bertpre.tokenizer.folder import BACKEND, VOCAB, state_longest_input
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -119,16 +119,13 @@ def import_checkpoint(
             weights have no row for.
         ConfigError: the output exists.
     """
-    output = Path(output)
-    found = _read(Path(folder))
+    output, found = Path(output), _read(Path(folder))
     kind: Kind = "model" if _is_classifier(found) else "checkpoint"
     check_output(output, kind=kind, overwrite=overwrite)
     new_entries = _entries_without_row(found, may_lack=add_rows)
     if new_entries:
         _add_rows(found, len(new_entries), seed=seed)
-    model = _build(found)
-    loaded = load_hugging_face(model, found.tensors, source=found.folder)
-    assert not loaded.new  # the heads were chosen by what is there
+    model, loaded = _load(found)
     absent = tuple(name for name, part in _ADDED.items() if not part <= set(loaded.loaded))
     source = _fingerprint(found.folder)
     imported = {"from": source, "unused": list(loaded.unused), "new_entries": len(new_entries)}
@@ -253,6 +250,13 @@ def _label_names(classes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+def _load(found: _Found) -> tuple[Model, LoadReport]:
+    model = _build(found)
+    loaded = load_hugging_face(model, found.tensors, source=found.folder)
+    assert not loaded.new  # the heads were chosen by what is there
+    return model, loaded
+
+
 def _build(found: _Found) -> Model:
     config, rows = found.shape.config, found.num_rows
     if _is_classifier(found):
@@ -272,8 +276,7 @@ def _write(work: Path, found: _Found, model: Model) -> None:
         extra |= _label_names(_classes(found))
     save_model(work, model, extra_config=extra)
     found.tokenizer.save_files(work)
-    longest = found.shape.config.max_position_embeddings
-    state_longest_input(work, longest, is_trained_here=False)
+    state_longest_input(work, found.shape.config.max_position_embeddings, is_trained_here=False)
 
 
 def _objective(absent: tuple[str, ...]) -> dict[str, object]:
@@ -284,12 +287,8 @@ def _objective(absent: tuple[str, ...]) -> dict[str, object]:
 
 def _task(classes: tuple[str, ...]) -> dict[str, object]:
     """Say what `bertpre predict` asks a model folder for; tables are read as by default."""
-    return {
-        "task": "classification",
-        "classes": list(classes),
-        "pooling": "cls",
-        "options": config_to_dict(Finetune()),
-    }
+    about = {"task": "classification", "classes": list(classes), "pooling": "cls"}
+    return {**about, "options": config_to_dict(Finetune())}
 
 
 def _fingerprint(folder: Path) -> str:
