@@ -1,17 +1,23 @@
 """Which folders belong together: manifests know fingerprints, and no paths."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bertpre.artefacts import MANIFEST, Kind, read_manifest
+from bertpre.artefacts import Kind, read_manifest
 from bertpre.errors import ConfigError, DataFormatError
+from bertpre.inspection.inspection import tell_kind
+from bertpre.inspection.sections import Folder
 from bertpre.tokenizer.folder import BACKEND, VOCAB
 from bertpre.training.run_folder import RUN_CONFIG, read_run_config
 
-# What a checkpoint has as its tokenizer has; the settings beside it state the longest input too.
-_OF_TOKENIZERS = (VOCAB, BACKEND)
+_Mark = tuple[str, object]  # a kind, and what identifies the folder that belongs to the run
+_WHY_NOT: dict[Kind, str] = {
+    "data": "the run's config names another",
+    "tokenizer": "the run's checkpoints hold another",
+    "model": "it was fine-tuned from other weights",
+}
 
 
 class Chain(NamedTuple):
@@ -53,71 +59,58 @@ def find_chain(
             f"{run}: expected a run folder, with {RUN_CONFIG} in it",
             "name the folder that `bertpre pretrain` wrote; of any other, see `bertpre inspect`",
         )
-    data_fingerprint = read_run_config(run)["data"]
-    checkpoints = list(_manifests([*run.glob("checkpoints/step-*"), run / "final"]))
-    beside = sorted(path for path in run.resolve().parent.iterdir() if path.is_dir())
+    relatives: list[_Mark] = [("data", read_run_config(run)["data"])]
+    for checkpoint in _finished_folders([*run.glob("checkpoints/step-*"), run / "final"]):
+        relatives.append(("tokenizer", _tokenizer_files(checkpoint)))
+        relatives.append(("model", checkpoint.manifest["fingerprint"]))
+    beside = sorted(path.name for path in run.resolve().parent.iterdir() if path.is_dir())
+    found: dict[str, list[Path]] = {"data": [], "tokenizer": [], "model": []}
     # Shown as the user named the run, not with the whole path.
-    around = dict(_manifests(run.parent / path.name for path in beside))
-
-    def is_data(manifest: Mapping[str, Any]) -> bool:
-        return bool(manifest["fingerprint"] == data_fingerprint)
-
-    pieces = [_files(manifest, _OF_TOKENIZERS) for _, manifest in checkpoints]
-    weights = [manifest["fingerprint"] for _, manifest in checkpoints]
-
-    def is_tokenizer(manifest: Mapping[str, Any]) -> bool:
-        return _files(manifest, _OF_TOKENIZERS) in pieces
-
-    def is_model(manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("from") in weights
-
-    found = {
-        "data": _pick(data, "data", is_data, around, "the run's config names another"),
-        "tokenizer": _pick(
-            tokenizer, "tokenizer", is_tokenizer, around, "the run's checkpoints hold another"
-        ),
-    }
-    kept = [
-        path for path, content in around.items() if content["kind"] == "model" and is_model(content)
-    ]
-    for model in map(Path, models):
-        picked = _pick(model, "model", is_model, {}, "it was fine-tuned from other weights")
-        if picked is not None and picked.resolve() not in [path.resolve() for path in kept]:
-            kept.append(picked)
-    return Chain(run, found["tokenizer"], found["data"], tuple(kept))
+    for folder in _finished_folders(run.parent / name for name in beside):
+        if _mark(folder) in relatives:
+            found[folder.kind].append(folder.path)
+    if data is not None:
+        found["data"] = [_check_named(data, "data", relatives)]
+    if tokenizer is not None:
+        found["tokenizer"] = [_check_named(tokenizer, "tokenizer", relatives)]
+    for model in models:
+        path = _check_named(model, "model", relatives)
+        if path.resolve() not in [known.resolve() for known in found["model"]]:
+            found["model"].append(path)
+    first = {kind: next(iter(paths), None) for kind, paths in found.items()}
+    return Chain(run, first["tokenizer"], first["data"], tuple(found["model"]))
 
 
-def _pick(
-    named: str | Path | None,
-    kind: Kind,
-    belongs: Callable[[Mapping[str, Any]], bool],
-    around: Mapping[Path, dict[str, Any]],
-    why_not: str,
-) -> Path | None:
-    if named is not None:
-        named = Path(named)
-        if not belongs(read_manifest(named, kind)):
-            raise ConfigError(
-                f"{named}: does not belong to this run: {why_not}",
-                "name another folder, or leave the option out",
-            )
-        return named
-    fitting = [
-        path for path, content in around.items() if content["kind"] == kind and belongs(content)
-    ]
-    return fitting[0] if fitting else None
+def _check_named(folder: str | Path, kind: Kind, relatives: Sequence[_Mark]) -> Path:
+    path = Path(folder)
+    if _mark(Folder(kind, path, read_manifest(path, kind))) not in relatives:
+        raise ConfigError(
+            f"{path}: does not belong to this run: {_WHY_NOT[kind]}",
+            "name another folder, or leave the option out",
+        )
+    return path
 
 
-def _manifests(folders: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Read the manifests of bertpre's folders; what is none of them is passed over."""
-    for folder in folders:
-        try:
-            stated = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("kind")
-            yield folder, read_manifest(folder, stated)
-        except (OSError, ValueError, AttributeError, LookupError, DataFormatError):
-            continue
+def _mark(folder: Folder) -> _Mark:
+    """Give the kind of a folder and what it shares with its relatives."""
+    if folder.kind == "tokenizer":
+        return folder.kind, _tokenizer_files(folder)
+    return folder.kind, folder.manifest.get("fingerprint" if folder.kind == "data" else "from")
 
 
-def _files(manifest: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
-    files = manifest["files"]
-    return {name: files[name]["sha256"] for name in names if name in files}
+def _finished_folders(paths: Iterable[Path]) -> Iterator[Folder]:
+    """Give those of bertpre's folders that have a manifest; pass over all else."""
+    for path in paths:
+        with contextlib.suppress(DataFormatError, OSError):
+            folder = tell_kind(path)
+            if folder.manifest:
+                yield folder
+
+
+def _tokenizer_files(folder: Folder) -> dict[str, str]:
+    """Give the fingerprints of the files that a checkpoint has as its tokenizer has.
+
+    The settings beside them are others: in a checkpoint they state the longest input too.
+    """
+    files = folder.manifest["files"]
+    return {name: files[name]["sha256"] for name in (VOCAB, BACKEND) if name in files}

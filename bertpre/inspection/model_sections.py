@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from bertpre.errors import CheckpointError
 from bertpre.finetuning.task import Task
 from bertpre.finetuning.tasks import member_folders, task_of
-from bertpre.inspection.sections import Curves, Grid, Picture, Section
+from bertpre.inspection.sections import Curves, Folder, Grid, Picture, Section
 from bertpre.interop.facts import Facts, describe, short
 
 _LAYER = re.compile(r"(encoder\.layer\.)\d+\.")
@@ -21,34 +23,23 @@ _SCORE_ORDER = (
     *("precision", "recall", "f1", "rows"),
 )
 _SHAPE_NAMES = (
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "vocab_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "norm",
-    "position_embeddings",
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("hidden_act", "vocab_size", "max_position_embeddings", "type_vocab_size"),
+    *("norm", "position_embeddings"),
 )
 
 
-def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]:
+def checkpoint_sections(folder: Folder) -> list[Section]:
     """Describe a checkpoint, an imported or exported one, or a folder of another library.
-
-    Args:
-        folder: has config.json and weights.
-        manifest: what bertpre knows of it; empty for another library's.
 
     Raises:
         CheckpointError: config.json or the weights cannot be read.
     """
-    raw = _read_config(folder)
+    config, manifest = _read_config(folder.path), folder.manifest
     return [
-        Facts("checkpoint", _origin(manifest, raw)),
-        *_weights(folder, manifest),
-        *_shape(raw),
+        Facts("checkpoint", _origin(manifest, config)),
+        *_weights(folder, folder.path),
+        *_shape(config),
         *describe("held out, at this step", manifest.get("held_out", {})),
         *describe("how it was trained", manifest.get("pretrain", {})),
         *describe("its examples", manifest.get("data_options", {})),
@@ -56,57 +47,54 @@ def checkpoint_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]
     ]
 
 
-def classifier_sections(folder: Path, manifest: dict[str, Any]) -> list[Section]:
+def classifier_sections(folder: Folder) -> list[Section]:
     """Describe a fine-tuned model: labels, scores beside the baselines, history, and the recipe.
 
     Raises:
         CheckpointError: config.json or the weights cannot be read.
     """
-    task = task_of(folder, manifest)
+    manifest = folder.manifest
+    options = manifest.get("options", {})
+    task = task_of(folder.path, manifest)
     rows = {
         "task": task.name,
         **task.label_facts(),
-        "models": str(len(manifest.get("members", [])) or ""),
-        "pooling": str(manifest.get("pooling", "")),
-        "most tokens": str(manifest.get("max_seq_length", "")),
-        "best epoch": str(manifest.get("best_epoch") or ""),
+        "models": len(manifest.get("members", [])),
+        "pooling": manifest.get("pooling"),
+        "most tokens": manifest.get("max_seq_length"),
+        "best epoch": manifest.get("best_epoch"),
         "made from": short(manifest.get("from", "")),
         "exported from": short(manifest.get("exported_from", "")),
     }
-    sections: list[Section] = [
-        Facts("model", {name: value for name, value in rows.items() if value})
+    first = member_folders(folder.path, manifest)[0]
+    return [
+        Facts("model", {name: str(value) for name, value in rows.items() if value}),
+        *describe("imported", manifest.get("imported", {})),
+        *_scores(folder.path, task, options.get("metric", "")),
+        *_labels(manifest),
+        *_history(manifest),
+        *(Picture(path.stem.replace("_", " "), path) for path in sorted(folder.path.glob("*.png"))),
+        *describe("recipe", options),
+        *describe("rows", manifest.get("counts", {})),
+        *_shape(_read_config(first)),
+        *_weights(folder, first),
     ]
-    if "imported" in manifest:
-        sections += describe("imported", manifest["imported"])
-    sections += _scores(folder, task, manifest.get("options", {}).get("metric", ""))
-    sections += _labels(manifest)
-    sections += _history(manifest)
-    pictures = sorted(folder.glob("*.png"))
-    sections += [Picture(path.stem.replace("_", " "), path) for path in pictures]
-    sections += describe("recipe", manifest.get("options", {}))
-    sections += describe("rows", manifest.get("counts", {}))
-    folder = member_folders(folder, manifest)[0]
-    raw = _read_config(folder)
-    return [*sections, *_shape(raw), *_weights(folder, manifest)]
 
 
-def _shape(raw: dict[str, Any]) -> list[Facts]:
-    return describe("shape", {name: raw[name] for name in _SHAPE_NAMES if name in raw})
+def _shape(config: Mapping[str, Any]) -> list[Facts]:
+    return describe("shape", {name: config[name] for name in _SHAPE_NAMES if name in config})
 
 
-def _plain(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _origin(manifest: dict[str, Any], raw: dict[str, Any]) -> dict[str, str]:
-    rows = {"architecture": ", ".join(raw.get("architectures") or ["not stated"])}
+def _origin(manifest: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    rows = {"architecture": ", ".join(config.get("architectures") or ["not stated"])}
     if not manifest:
         return {**rows, "made by": "another library (it has no manifest of bertpre's)"}
     imported = manifest.get("imported")
     rows["made by"] = "pretrain" if imported is None else "import"
     for name in ("step", "max_steps", "objective", "max_seq_length", "seed"):
-        if manifest.get(name) is not None:
-            rows[name.replace("_", " ")] = _plain(manifest[name])
+        value = manifest.get(name)
+        if value is not None:
+            rows[name.replace("_", " ")] = f"{value:,}" if isinstance(value, int) else str(value)
     for name in ("data", "init_from"):
         if manifest.get(name):
             rows[name.replace("_", " ")] = short(manifest[name])
@@ -134,39 +122,39 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def _weights(folder: Path, manifest: dict[str, Any]) -> list[Section]:
-    """Give the tensors, the layers of the encoder as one; without PyTorch where that will do."""
-    if manifest.get("kind") == "onnx":  # they are inside the graph
+def _weights(folder: Folder, model: Path) -> list[Section]:
+    """Give the tensors of a model in a folder, the layers of the encoder as one."""
+    if folder.kind == "onnx":  # they are inside the graph
         return []
-    sizes: dict[str, tuple[list[int], int]] = {}
-    for name, shape in sorted(_shapes(folder).items()):
-        if name.endswith("position_ids"):  # 0, 1, 2, …, which older libraries stored
-            continue
-        shown = _LAYER.sub(r"\1*.", name)
-        sizes[shown] = (shape, sizes.get(shown, (shape, 0))[1] + 1)
+    shapes = _shapes(model)
+    times = Counter(_LAYER.sub(r"\1*.", name) for name in shapes)
     rows, total = [], 0
-    for name, (shape, times) in sizes.items():
-        parameters = math.prod(shape) * times
+    for name, shape in {_LAYER.sub(r"\1*.", name): shapes[name] for name in sorted(shapes)}.items():
+        parameters = math.prod(shape) * times[name]
         total += parameters
-        rows.append([name, " x ".join(map(str, shape)), str(times), f"{parameters:,}"])
+        rows.append([name, " x ".join(map(str, shape)), str(times[name]), f"{parameters:,}"])
     grid = Grid("tensors", ["name", "shape", "times", "parameters"], rows)
     return [Facts("size", {"parameters": f"{total:,}", "fp32 bytes": f"{4 * total:,}"}), grid]
 
 
 def _shapes(folder: Path) -> dict[str, list[int]]:
+    """Read the shapes of a model's tensors; without PyTorch where that will do."""
     path = folder / "model.safetensors"
+    shapes: dict[str, list[int]]
     if path.is_file():
         try:
             with safe_open(path, framework="numpy") as file:
-                names: list[str] = file.keys()
-                return {name: file.get_slice(name).get_shape() for name in names}
+                shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise CheckpointError(
                 f"{path}: not a whole safetensors file ({error})", "copy it again"
             ) from error
-    from bertpre.model.weights import read_weights
+    else:
+        from bertpre.model.weights import read_weights
 
-    return {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
+        shapes = {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
+    # Older libraries stored the positions too, which are always 0, 1, 2, …
+    return {name: shape for name, shape in shapes.items() if not name.endswith("position_ids")}
 
 
 def _scores(folder: Path, task: Task, metric: str) -> list[Section]:
@@ -178,11 +166,8 @@ def _scores(folder: Path, task: Task, metric: str) -> list[Section]:
     except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error})", "fine-tune again") from error
     baselines = metrics.get("baselines", {})
-    others = {
-        "the model": metrics,
-        **{task.baseline_names.get(name, name): scores for name, scores in baselines.items()},
-        **metrics.get("members", {}),
-    }
+    named = {task.baseline_names.get(name, name): scores for name, scores in baselines.items()}
+    others = {"the model": metrics, **named, **metrics.get("members", {})}
     found = [
         ([name, part], scores[part])
         for part in ("dev", "test")
@@ -202,12 +187,8 @@ def _scores(folder: Path, task: Task, metric: str) -> list[Section]:
 def _score_grid(
     title: str, header: list[str], found: list[tuple[list[str], dict[str, Any]]], metric: str
 ) -> Grid:
-    names = {
-        name
-        for _, scores in found
-        for name, value in scores.items()
-        if isinstance(value, int | float)
-    }
+    values = [item for _, scores in found for item in scores.items()]
+    names = {name for name, value in values if isinstance(value, int | float)}
     if {"accuracy", "micro_f1", "matthews"} <= names:
         names -= {"micro_f1"}  # of one class a row it is the accuracy
 
@@ -217,8 +198,7 @@ def _score_grid(
 
     order = sorted(names, key=place)
     rows = [
-        [*who, *(_write_score(scores[name]) if name in scores else "" for name in order)]
-        for who, scores in found
+        [*who, *(_write_score(scores.get(name, "")) for name in order)] for who, scores in found
     ]
     return Grid(title, [*header, *(name.replace("_", " ") for name in order)], rows)
 
@@ -227,10 +207,10 @@ def _write_score(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _labels(manifest: dict[str, Any]) -> list[Section]:
+def _labels(manifest: Mapping[str, Any]) -> list[Section]:
     classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
     parts = [part for part in ("train", "dev", "test") if counts.get(part)]
-    if not parts:
+    if counts and not parts:  # a number has no labels to count
         return []
     rows = [
         [str(name), *(f"{counts[part].get(name, 0):,}" for part in parts)]
@@ -241,14 +221,12 @@ def _labels(manifest: dict[str, Any]) -> list[Section]:
     return [Grid("labels", ["label", *(f"{part} rows" for part in parts)], rows)] if rows else []
 
 
-def _history(manifest: dict[str, Any]) -> list[Section]:
-    lines: dict[str, list[tuple[float, float]]] = {"training": [], "dev": []}
-    for epoch in manifest.get("history", []):
-        for name, value in (
-            ("training", epoch.get("train_loss")),
-            ("dev", epoch.get("dev", {}).get("loss")),
-        ):
-            if value is not None:
-                lines[name].append((epoch["epoch"], value))
-    drawn = {name: points for name, points in lines.items() if len(points) > 1}
+def _history(manifest: Mapping[str, Any]) -> list[Section]:
+    epochs = manifest.get("history", [])
+    losses = {
+        "training": [(epoch["epoch"], epoch.get("train_loss")) for epoch in epochs],
+        "dev": [(epoch["epoch"], epoch.get("dev", {}).get("loss")) for epoch in epochs],
+    }
+    lines = {name: [p for p in line if p[1] is not None] for name, line in losses.items()}
+    drawn = {name: line for name, line in lines.items() if len(line) > 1}
     return [Curves("fine-tuning loss", "epoch", drawn)] if drawn else []

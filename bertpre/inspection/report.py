@@ -1,13 +1,19 @@
 """One HTML page of a whole chain: tokenizer, data, run, and the models made from it."""
 
+import base64
+import io
+import itertools
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup, escape
 
 from bertpre.artefacts import check_output_file, whole_file
 from bertpre.errors import BertpreError
-from bertpre.inspection.html import Chapter, render_page
 from bertpre.inspection.inspection import inspect
 from bertpre.inspection.lineage import Chain, find_chain
 from bertpre.inspection.sections import Curves, Grid, Picture, Section
@@ -16,6 +22,22 @@ from bertpre.interop.facts import Facts
 log = logging.getLogger(__name__)
 
 _MOST_COMPARED = 3  # the model and two baselines
+# The figures that one looks for first: chapter, title, name, and what the page calls it.
+_OVERVIEW = (
+    ("Tokenizer", "tokenizer", "entries", "vocabulary"),
+    ("Data", "what make-data found", "documents", "documents"),
+    ("Data", "what make-data found", "tokens", "tokens"),
+    ("Run", "run", "steps", "steps"),
+    ("Run", "run", "held out, best", "best held-out"),
+    ("Run", "run", "word frequencies alone", "word frequencies alone"),
+)
+_COLORS = {"held out": "#c2410c", "dev": "#c2410c", "word frequencies alone": "#6b7280"}
+_SVG_SETTINGS: Any = {
+    "svg.hashsalt": "bertpre",  # or ids would differ each time
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9,
+}
 
 
 class Report(NamedTuple):
@@ -30,6 +52,20 @@ class Report(NamedTuple):
     output: Path
     chain: Chain
     missing: tuple[str, ...]
+
+
+class Chapter(NamedTuple):
+    """A folder of the chain.
+
+    Attributes:
+        name: what it is.
+        folder: what it is called.
+        sections: what there is to see of it.
+    """
+
+    name: str
+    folder: str
+    sections: Sequence[Section]
 
 
 def report(
@@ -59,28 +95,7 @@ def report(
     output = Path(output)
     check_output_file(output, overwrite=overwrite)
     chain = find_chain(run, tokenizer=tokenizer, data=data, models=models)
-    pieces = chain.tokenizer
-    if pieces is None and chain.data is not None:
-        pieces = chain.data / "tokenizer"  # a copy without its report
-    folders = [
-        ("Tokenizer", pieces),
-        ("Data", chain.data),
-        ("Run", chain.run),
-        *(("Model", model) for model in chain.models),
-    ]
-    chapters = []
-    for name, folder in folders:
-        if folder is None:
-            continue
-        try:
-            sections = _for_a_page(inspect(folder).sections)
-        except BertpreError as error:
-            # A damaged folder that only lies beside the run is no reason to have no page.
-            if folder not in (chain.run, *map(Path, models)):
-                log.warning("%s: left out of the page: %s", folder, error.message)
-                continue
-            raise
-        chapters.append(Chapter(name, folder.name or str(folder), sections))
+    chapters = _chapters(chain, required={chain.run, *map(Path, models)})
     text = render_page(f"{chain.run.resolve().name}: bertpre report", _overview(chapters), chapters)
     with whole_file(output) as file:
         file.write(text.encode())
@@ -88,35 +103,39 @@ def report(
     return Report(output, chain, tuple(name for name, found in named if not found))
 
 
-def _for_a_page(sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Leave out a folder's own picture of curves where the page draws them from the figures."""
-    is_drawn = any(isinstance(section, Curves) for section in sections)
-    return tuple(
-        section
-        for section in sections
-        if not (is_drawn and isinstance(section, Picture) and section.title == "curves")
-    )
+def _chapters(chain: Chain, *, required: set[Path]) -> list[Chapter]:
+    tokenizer = chain.tokenizer
+    if tokenizer is None and chain.data is not None:
+        tokenizer = chain.data / "tokenizer"  # a copy without its report
+    folders = [("Tokenizer", tokenizer), ("Data", chain.data), ("Run", chain.run)]
+    folders += [("Model", model) for model in chain.models]
+    chapters = []
+    for name, folder in folders:
+        if folder is None:
+            continue
+        try:
+            sections = inspect(folder).sections
+        except BertpreError as error:
+            # A damaged folder that only lies beside the run is no reason to have no page.
+            if folder in required:
+                raise
+            log.warning("%s: left out of the page: %s", folder, error.message)
+            continue
+        if any(isinstance(section, Curves) for section in sections):
+            # The page draws them itself, from the figures.
+            sections = tuple(
+                s for s in sections if not (type(s) is Picture and s.title == "curves")
+            )
+        chapters.append(Chapter(name, folder.name or str(folder), sections))
+    return chapters
 
 
 def _overview(chapters: Sequence[Chapter]) -> list[tuple[str, str]]:
-    """Pick the few figures that one looks for first."""
-    wanted = {
-        "Tokenizer": (("tokenizer", "entries", "vocabulary"),),
-        "Data": (
-            ("what make-data found", "documents", "documents"),
-            ("what make-data found", "tokens", "tokens"),
-        ),
-        "Run": (
-            ("run", "steps", "steps"),
-            ("run", "held out, best", "best held-out"),
-            ("run", "word frequencies alone", "word frequencies alone"),
-        ),
-    }
     figures = []
     for chapter in chapters:
         facts = {s.title: s.rows for s in chapter.sections if isinstance(s, Facts)}
-        for title, name, shown in wanted.get(chapter.name, ()):
-            if name in facts.get(title, {}):
+        for kind, title, name, shown in _OVERVIEW:
+            if chapter.name == kind and name in facts.get(title, {}):
                 figures.append((shown, facts[title][name]))
         for section in chapter.sections:
             if chapter.name == "Model" and isinstance(section, Grid) and section.title == "scores":
@@ -132,3 +151,86 @@ def _best_scores(model: str, scores: Grid) -> list[tuple[str, str]]:
     found = [row for row in scores.rows if row[1] == part and row[2]][:_MOST_COMPARED]
     shown = [f"{row[2]} ({row[0]})" for row in found]
     return [(f"{model}: {part} {scores.header[2]}", ", ".join(shown))] if shown else []
+
+
+def render_page(
+    title: str, overview: Sequence[tuple[str, str]], chapters: Sequence[Chapter]
+) -> str:
+    """Write a page; equal content gives equal text.
+
+    Args:
+        title: of the page.
+        overview: the few figures at the top, names and values.
+        chapters: in the order to be read.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bertpre.inspection", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for function in (groups_of_a_kind, column_styles, mark_tokens, data_uri):
+        environment.filters[function.__name__] = function
+    template = environment.get_template("page.html.jinja")
+    return template.render(title=title, overview=overview, chapters=chapters)
+
+
+def groups_of_a_kind(sections: Sequence[Section]) -> Iterator[tuple[str, list[Section]]]:
+    """Gather sections of one kind that follow one another, under the name of the kind."""
+    for kind, group in itertools.groupby(sections, key=type):
+        yield kind.__name__, list(group)
+
+
+def column_styles(grid: Grid) -> list[str]:
+    """Give the attribute of a table's cells, column by column: numbers stand to the right."""
+    columns = [[row[place] for row in grid.rows] for place in range(len(grid.header))]
+    return [
+        " class=number" if all(re.fullmatch(r"[\d.,% -]*", cell) for cell in column) else ""
+        for column in columns
+    ]
+
+
+def mark_tokens(example: str) -> Markup:
+    """Set off the special tokens of a decoded example, and what is to be predicted in it."""
+    text = re.sub(r"\[(CLS|SEP)\]", r"<em>[\1]</em>", str(escape(example)))
+    return Markup(re.sub(r"\{(\S+?)→(\S+?)\}", r"<b>{\1→\2}</b>", text))
+
+
+def data_uri(section: Curves | Picture) -> str:
+    """Give a picture as the address that holds it."""
+    if isinstance(section, Curves):
+        content, kind = draw_curves_svg(section), "svg+xml"
+    else:
+        content, kind = section.path.read_bytes(), "png"
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def draw_curves_svg(curves: Curves) -> bytes:
+    """Draw curves as an SVG file; equal curves give equal bytes."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    with matplotlib.rc_context(_SVG_SETTINGS):
+        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        axes = figure.subplots()
+        for name, points in curves.lines.items():
+            is_reference = name == "word frequencies alone"
+            x, y = zip(*points, strict=True)
+            few = len(points) <= 60 and not is_reference
+            style: dict[str, Any] = {"marker": "o", "ms": 3} if few else {"lw": 1.2}
+            if is_reference:
+                style["ls"] = "--"
+            axes.plot(x, y, label=name, color=_COLORS.get(name, "#1d4ed8"), **style)
+        axes.set_xlabel(curves.x_label)
+        # There is no epoch 1.5.
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        if len(curves.lines) > 1:
+            axes.legend(frameon=False)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()

@@ -1,64 +1,62 @@
 """A run folder described: how far it is, how well it does, its checkpoints and curves."""
 
 import json
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertpre.artefacts import MANIFEST, check_files, read_manifest
 from bertpre.errors import DataFormatError
-from bertpre.inspection.sections import Curves, Grid, Picture, Section
+from bertpre.inspection.sections import Curves, Folder, Grid, Picture, Section
 from bertpre.interop.facts import Facts, describe, short
 from bertpre.training.metrics import CURVES, read_metrics
 from bertpre.training.run_folder import read_run_config
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # of the metrics
+
+_CURVES = {
+    "mlm_loss": "MLM loss (nats)",
+    "mlm_accuracy": "MLM accuracy",
+    "nsp_accuracy": "NSP accuracy",
+    "sop_accuracy": "SOP accuracy",
+    "learning_rate": "learning rate",
+}
 
 
-def run_sections(folder: Path) -> list[Section]:
+def run_sections(run: Folder) -> list[Section]:
     """Describe a run folder, finished or not.
 
     Raises:
         CheckpointError: its config or its metrics cannot be read.
     """
+    folder = run.path
     config, metrics = read_run_config(folder), read_metrics(folder)
-    sections: list[Section] = [Facts("run", _summary(folder, config, metrics))]
-    sections += [_checkpoints(folder, metrics)]
-    sections += curves(metrics)
-    if (folder / CURVES).is_file():
-        sections.append(Picture("curves", folder / CURVES))
+    picture = folder / CURVES
     return [
-        *sections,
+        Facts("run", _summary(folder, config, metrics)),
+        _checkpoints(folder, metrics),
+        *_curves(metrics),
+        *([Picture("curves", picture)] if picture.is_file() else []),
         *describe("model", config["model"]),
         *describe("options", config["pretrain"]),
     ]
 
 
-def curves(metrics: list[Row]) -> list[Section]:
+def _curves(metrics: Sequence[Row]) -> Iterator[Curves]:
     """Draw what a run measured over its steps; what it never measured is left out."""
-    found: list[Section] = []
-    for title, name in (
-        ("MLM loss (nats)", "mlm_loss"),
-        ("MLM accuracy", "mlm_accuracy"),
-        ("NSP accuracy", "nsp_accuracy"),
-        ("SOP accuracy", "sop_accuracy"),
-        ("learning rate", "learning_rate"),
-    ):
-        lines = {}
-        for label, split in (("training", "train"), ("held out", "eval")):
-            points = [(r["step"], r[name]) for r in metrics if r["split"] == split and name in r]
-            if points:
-                lines[label] = points
-        unigram = [(r["step"], r["unigram_loss"]) for r in metrics if "unigram_loss" in r]
-        if name == "mlm_loss" and unigram:
-            lines["word frequencies alone"] = unigram
-        if any(len(points) > 1 for points in lines.values()):
-            found.append(Curves(title, "step", lines))
-    return found
 
+    def points(split: str, name: str) -> list[tuple[float, float]]:
+        return [
+            (row["step"], row[name]) for row in metrics if row["split"] == split and name in row
+        ]
 
-def held_out(metrics: list[Row]) -> list[Row]:
-    """Give the evaluations of a run."""
-    return [row for row in metrics if row["split"] == "eval"]
+    for name, title in _CURVES.items():
+        lines = {"training": points("train", name), "held out": points("eval", name)}
+        if name == "mlm_loss":
+            lines["word frequencies alone"] = points("eval", "unigram_loss")
+        if any(len(line) > 1 for line in lines.values()):
+            yield Curves(title, "step", {label: line for label, line in lines.items() if line})
 
 
 def _summary(folder: Path, config: Row, metrics: list[Row]) -> dict[str, str]:
@@ -79,12 +77,11 @@ def _summary(folder: Path, config: Row, metrics: list[Row]) -> dict[str, str]:
         rows["time"] = _duration(last["seconds"])
     rates = [row["tokens_per_second"] for row in metrics if "tokens_per_second" in row]
     if rates:
-        middle = sorted(rates)[len(rates) // 2]
-        rows["rate"] = f"{middle:,.0f} tokens a second (median)"
+        rows["rate"] = f"{statistics.median_high(rates):,.0f} tokens a second (median)"
     trained = [row for row in metrics if row["split"] == "train"]
     if trained:
         rows["training loss"] = f"{trained[-1]['mlm_loss']:.3f} (MLM, last line)"
-    scores = held_out(metrics)
+    scores = _held_out(metrics)
     if scores:
         best = min(scores, key=lambda row: float(row["mlm_loss"]))
         rows["held out, last"] = _scores(scores[-1])
@@ -105,8 +102,12 @@ def _scores(row: Row) -> str:
     return shown
 
 
+def _held_out(metrics: Sequence[Row]) -> list[Row]:
+    return [row for row in metrics if row["split"] == "eval"]
+
+
 def _checkpoints(folder: Path, metrics: list[Row]) -> Grid:
-    losses = {row["step"]: f"{row['mlm_loss']:.3f}" for row in held_out(metrics)}
+    losses = {row["step"]: f"{row['mlm_loss']:.3f}" for row in _held_out(metrics)}
     paths = sorted((folder / "checkpoints").glob("step-*"))
     if (folder / "final").is_dir():
         paths.append(folder / "final")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bertpre.interop.facts import Facts
 
@@ -52,15 +53,22 @@ class Picture:
 Section = Facts | Grid | Bars | Curves | Examples | Picture
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """A folder described.
+class Folder(NamedTuple):
+    """A folder, told apart.
 
-    Args:
-        kind: "tokenizer", "data", "run", "checkpoint", "model", "onnx".
-        path: the folder.
-        sections: in the order to be read.
+    Attributes:
+        kind: "tokenizer", "part", "data", "run", "checkpoint", "model" or "onnx".
+        path: where it is.
+        manifest: as bertpre wrote it; empty for a run, and for a folder of another library.
     """
+
+    kind: str
+    path: Path
+    manifest: Mapping[str, Any]
+
+
+class Inspection(NamedTuple):
+    """A folder described: its kind and path, and its sections in the order to be read."""
 
     kind: str
     path: Path

@@ -82,13 +82,7 @@ def export(
     if to == "huggingface":
         _check_expressible(folder, raw)
     tokenizer = Tokenizer.load(folder)
-    kmer = tokenizer.kmer
-    if kmer is not None and kmer.stride != kmer.length:
-        log.warning(
-            "other libraries cut no sequences to overlapping %d-mers: give this model text in "
-            "which they are cut already, apart by spaces",
-            kmer.length,
-        )
+    _warn_of_overlaps(tokenizer)
     identity = fingerprint([manifest["fingerprint"], to, encoder_only])
     difference = None
     with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
@@ -97,20 +91,26 @@ def export(
             from bertpre.interop.onnx_model import write_onnx
 
             difference = write_onnx(folder, work, encoder_only=encoder_only)
-        else:
-            shutil.copyfile(folder / "model.safetensors", work / "model.safetensors")
-        shutil.copyfile(folder / _CONFIG, work / _CONFIG)
+        copied = [_CONFIG, *(name for name in _ALSO_COPIED if (folder / name).is_file())]
+        for name in copied if to == "onnx" else ["model.safetensors", *copied]:
+            shutil.copyfile(folder / name, work / name)
         tokenizer.save_files(work)
-        positions = int(raw["max_position_embeddings"])
-        state_longest_input(work, positions, is_trained_here=False)
-        for name in _ALSO_COPIED:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, work / name)
+        state_longest_input(work, int(raw["max_position_embeddings"]), is_trained_here=False)
         write_card(work / CARD, manifest, raw, to=to)
         facts = {name: value for name, value in manifest.items() if name not in _OWN_FACTS}
         write_manifest(work, kind, {**facts, "exported_from": manifest["fingerprint"]})
     files = {path.name: path.stat().st_size for path in sorted(output.iterdir())}
     return ExportReport(output, files, difference)
+
+
+def _warn_of_overlaps(tokenizer: Tokenizer) -> None:
+    kmer = tokenizer.kmer
+    if kmer is not None and kmer.stride != kmer.length:
+        log.warning(
+            "other libraries cut no sequences to overlapping %d-mers: give this model text in "
+            "which they are cut already, apart by spaces",
+            kmer.length,
+        )
 
 
 def _facts(folder: Path) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Other people's BERTs: any spelling of the weights in, a folder like those of pretraining out."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,37 +18,23 @@ from bertpre.artefacts import (
     stage_folder,
     write_manifest,
 )
-from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, InteropError
+from bertpre.finetuning.finetune import stored_options
+from bertpre.model import names
 from bertpre.model.bert import BertModel
 from bertpre.model.folder import CONFIG, ModelFolder, read_model_config, save_model
 from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.names import canonical_name, plain_names
-from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
+from bertpre.model.names import Model, canonical_name, plain_names
+from bertpre.model.weights import LoadReport, load_hugging_face, read_weights, to_hugging_face
 from bertpre.tokenizer.folder import BACKEND, VOCAB, state_longest_input
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-Model = BertModel | BertForPreTraining | BertForSequenceClassification
-
-_WORDS = "bert.embeddings.word_embeddings.weight"
-_MLM_BIAS = "cls.predictions.bias"
-# What makes up each part that an encoder may lack.
-_POOLER = {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
-_MLM_HEAD = {
-    _MLM_BIAS,
-    *(
-        f"cls.predictions.transform.{part}.{kind}"
-        for part in ("dense", "LayerNorm")
-        for kind in ("weight", "bias")
-    ),
-}
-_NSP_HEAD = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
-_CLASSIFIER = {"classifier.weight", "classifier.bias"}
-
+# What pretraining adds to an encoder.
+_ADDED = {"pooler": names.POOLER, "MLM head": names.MLM_HEAD, "NSP head": names.NSP_HEAD}
 _LONGEST_SEQUENCE = 512  # what BERT was trained to; no folder says it
 _SHOWN_ENTRIES = 5
 
@@ -79,13 +65,29 @@ class ImportReport:
     spare_rows: int
 
 
-class _Found(NamedTuple):
-    """A foreign folder, read."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    """A foreign folder, read: its tensors by their names there, and what these are in ours."""
 
+    folder: Path
     shape: ModelFolder
     tokenizer: Tokenizer
-    tensors: dict[str, Tensor]  # by the folder's own names
-    names: dict[str, str]  # the Hugging Face name of each of them
+    tensors: dict[str, Tensor]
+    canonical: dict[str, str]
+
+    def has(self, part: Set[str]) -> bool:
+        """Tell whether the folder has every tensor of a part."""
+        return part <= set(self.canonical.values())
+
+    def length(self, name: str) -> int:
+        """Give the length of a tensor, by its Hugging Face name; 0 if there is none."""
+        given = (given for given, known in self.canonical.items() if known == name)
+        return next((len(self.tensors[found]) for found in given), 0)
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of the word embedding; what config.json says if there is none."""
+        return self.length(names.WORDS) or self.shape.vocab_size
 
 
 def import_checkpoint(
@@ -117,7 +119,39 @@ def import_checkpoint(
             weights have no row for.
         ConfigError: the output exists.
     """
-    folder, output = Path(folder), Path(output)
+    output, found = Path(output), _read(Path(folder))
+    kind: Kind = "model" if _is_classifier(found) else "checkpoint"
+    check_output(output, kind=kind, overwrite=overwrite)
+    new_entries = _entries_without_row(found, may_lack=add_rows)
+    if new_entries:
+        _add_rows(found, len(new_entries), seed=seed)
+    model, loaded = _load(found)
+    absent = tuple(name for name, part in _ADDED.items() if not part <= set(loaded.loaded))
+    source = _fingerprint(found.folder)
+    imported = {"from": source, "unused": list(loaded.unused), "new_entries": len(new_entries)}
+    facts = {
+        "imported": imported,
+        "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
+    }
+    facts |= _task(_classes(found)) if kind == "model" else _objective(absent)
+    identity = fingerprint([source, add_rows, seed])
+    with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
+        _write(work, found, model)
+        write_manifest(work, kind, facts)
+    is_masked_lm = isinstance(model, BertForPreTraining) and model.nsp is None
+    return ImportReport(
+        output=output,
+        kind=kind,
+        architecture="BertForMaskedLM" if is_masked_lm else type(model).__name__,
+        shapes={name: tuple(part.shape) for name, part in to_hugging_face(model).items()},
+        absent=absent,
+        unused=loaded.unused,
+        new_entries=new_entries,
+        spare_rows=max(0, found.num_rows - found.tokenizer.vocab_size),
+    )
+
+
+def _read(folder: Path) -> _Found:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "there is no such folder"
         raise CheckpointError(
@@ -129,52 +163,6 @@ def import_checkpoint(
             f"{folder}: bertpre wrote it, so there is nothing to import",
             "give it to the other commands as it is",
         )
-    found = _read(folder)
-    kind: Kind = "model" if _is_classifier(found) else "checkpoint"
-    check_output(output, kind=kind, overwrite=overwrite)
-    new_entries = _fit_rows(folder, found, add_rows=add_rows, seed=seed)
-    model = _build(found)
-    report = load_hugging_face(model, found.tensors, source=folder)
-    assert not report.new  # the heads were chosen by what is there
-    absent = tuple(
-        name
-        for name, part in (("pooler", _POOLER), ("MLM head", _MLM_HEAD), ("NSP head", _NSP_HEAD))
-        if not part <= set(report.loaded)
-    )
-    source = _fingerprint(folder)
-    identity = fingerprint([source, add_rows, seed])
-    with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
-        classes = _classes(found.shape.raw, found) if kind == "model" else ()
-        extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
-        if classes:
-            extra["id2label"] = {str(number): name for number, name in enumerate(classes)}
-            extra["label2id"] = {name: number for number, name in enumerate(classes)}
-        save_model(work, model, extra_config=extra)
-        found.tokenizer.save_files(work)
-        positions = found.shape.config.max_position_embeddings
-        state_longest_input(work, positions, is_trained_here=False)
-        facts = {
-            "imported": {
-                "from": source,
-                "unused": list(report.unused),
-                "new_entries": len(new_entries),
-            },
-            "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
-        }
-        write_manifest(work, kind, facts | (_task(classes) if classes else _objective(absent)))
-    return ImportReport(
-        output=output,
-        kind=kind,
-        architecture=_architecture(model),
-        shapes={name: tuple(part.shape) for name, part in to_hugging_face(model).items()},
-        absent=absent,
-        unused=report.unused,
-        new_entries=new_entries,
-        spare_rows=max(0, _rows(found) - found.tokenizer.vocab_size),
-    )
-
-
-def _read(folder: Path) -> _Found:
     shape = read_model_config(folder)
     if not any((folder / name).is_file() for name in (VOCAB, BACKEND)):
         raise InteropError(
@@ -184,99 +172,111 @@ def _read(folder: Path) -> _Found:
     tokenizer = Tokenizer.load(folder)
     tensors = read_weights(folder)
     # With an MLM head in sight, a stored decoder is known for what it repeats.
-    as_if = {_MLM_BIAS: torch.empty(0)}
-    names = {given: canonical_name(plain, as_if) for given, plain in plain_names(tensors).items()}
-    return _Found(shape, tokenizer, tensors, names)
+    plain = plain_names(tensors)
+    canonical = {given: canonical_name(plain[given], (names.MLM_BIAS,)) for given in tensors}
+    return _Found(
+        folder=folder, shape=shape, tokenizer=tokenizer, tensors=tensors, canonical=canonical
+    )
 
 
-def _rows(found: _Found) -> int:
-    """Count the rows of the word embedding; what config.json says if there is none."""
-    rows = [len(found.tensors[given]) for given, name in found.names.items() if name == _WORDS]
-    return rows[0] if rows else found.shape.vocab_size
+def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
+    """Give the entries of the vocabulary that the word embedding has no row for.
 
-
-def _fit_rows(folder: Path, found: _Found, *, add_rows: bool, seed: int) -> tuple[str, ...]:
-    """Make the embedding's rows and the vocabulary's entries agree; return what has a new row."""
-    rows = _rows(found)
+    Raises:
+        InteropError: there are some, though none may lack a row.
+    """
+    rows, entries = found.num_rows, found.tokenizer.tokens
     if rows != found.shape.vocab_size:
         log.warning(
             "%s: %s says vocab_size %s, but the word embedding has %s rows, which count",
-            folder,
+            found.folder,
             CONFIG,
             f"{found.shape.vocab_size:,}",
             f"{rows:,}",
         )
-    without = found.tokenizer.tokens[rows:]
-    if not without:
-        return ()
-    named = ", ".join(repr(token) for token in without[:_SHOWN_ENTRIES])
-    named += ", …" if len(without) > _SHOWN_ENTRIES else ""
-    if not add_rows:
+    without = entries[rows:]
+    if without and not may_lack:
+        named = ", ".join(repr(token) for token in without[:_SHOWN_ENTRIES])
+        named += ", …" if len(without) > _SHOWN_ENTRIES else ""
         raise InteropError(
-            f"{folder}: the vocabulary has {found.tokenizer.vocab_size:,} entries, but the word "
+            f"{found.folder}: the vocabulary has {len(entries):,} entries, but the word "
             f"embedding only {rows:,} rows; without one are {named}",
             "copy the tokenizer files that the model was trained with into the folder; or, if "
             "these are the right ones, give the others random rows with --add-rows",
         )
-    for given, name in found.names.items():
-        if name in (_WORDS, _MLM_BIAS):
+    return without
+
+
+def _add_rows(found: _Found, number: int, *, seed: int) -> None:
+    """Lengthen the word embedding by random rows, and the MLM head's bias by zeros."""
+    for given, name in found.canonical.items():
+        if name in (names.WORDS, names.MLM_BIAS):
             tensor = found.tensors[given].float()
-            fresh = tensor.new_zeros(len(without), *tensor.shape[1:])
-            if name == _WORDS:
+            fresh = tensor.new_zeros(number, *tensor.shape[1:])
+            if name == names.WORDS:
                 # The same rows for the embedding and for a decoder that repeats it.
                 generator = torch.Generator().manual_seed(derive(seed, "import rows"))
                 std = found.shape.config.initializer_range
                 nn.init.trunc_normal_(fresh, std=std, a=-2 * std, b=2 * std, generator=generator)
             found.tensors[given] = torch.cat([tensor, fresh])
-    return without
 
 
 def _is_classifier(found: _Found) -> bool:
     """Tell whether the folder is a classifier of one label a text."""
-    architectures = found.shape.raw.get("architectures") or ["BertForSequenceClassification"]
-    names = set(found.names.values())
-    classes = found.shape.raw.get("problem_type") or "single_label_classification"
+    raw = found.shape.raw
+    architectures = raw.get("architectures") or ["BertForSequenceClassification"]
+    problem = raw.get("problem_type") or "single_label_classification"
     return (
         architectures[0] == "BertForSequenceClassification"
-        and names >= _CLASSIFIER | _POOLER
-        and classes == "single_label_classification"
-        and _num_classes(found) > 1
+        and found.has(names.CLASSIFIER | names.POOLER)
+        and problem == "single_label_classification"
+        and found.length(names.CLASSIFIER_BIAS) > 1
     )
 
 
-def _num_classes(found: _Found) -> int:
-    return next(
-        len(found.tensors[given])
-        for given, name in found.names.items()
-        if name == "classifier.bias"
-    )
-
-
-def _classes(raw: Mapping[str, Any], found: _Found) -> tuple[str, ...]:
-    numbers = range(_num_classes(found))
-    names = raw.get("id2label")
-    if isinstance(names, dict) and {str(number) for number in numbers} == set(names):
-        labels = tuple(str(names[str(number)]) for number in numbers)
+def _classes(found: _Found) -> tuple[str, ...]:
+    numbers, stated = range(found.length(names.CLASSIFIER_BIAS)), found.shape.raw.get("id2label")
+    if isinstance(stated, dict) and {str(number) for number in numbers} == set(stated):
+        labels = tuple(str(stated[str(number)]) for number in numbers)
         if len(set(labels)) == len(labels):
             return labels
     return tuple(f"LABEL_{number}" for number in numbers)  # as the transformers library does
 
 
+def _label_names(classes: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "id2label": {str(number): name for number, name in enumerate(classes)},
+        "label2id": {name: number for number, name in enumerate(classes)},
+    }
+
+
+def _load(found: _Found) -> tuple[Model, LoadReport]:
+    model = _build(found)
+    loaded = load_hugging_face(model, found.tensors, source=found.folder)
+    assert not loaded.new  # the heads were chosen by what is there
+    return model, loaded
+
+
 def _build(found: _Found) -> Model:
-    config, rows, names = found.shape.config, _rows(found), set(found.names.values())
+    config, rows = found.shape.config, found.num_rows
     if _is_classifier(found):
         return BertForSequenceClassification(
-            config, vocab_size=rows, num_labels=_num_classes(found), pooling="cls"
+            config, vocab_size=rows, num_labels=found.length(names.CLASSIFIER_BIAS), pooling="cls"
         )
-    if names >= _MLM_HEAD:
-        return BertForPreTraining(config, vocab_size=rows, with_nsp=names >= _POOLER | _NSP_HEAD)
-    return BertModel(config, vocab_size=rows, with_pooler=names >= _POOLER)
+    if found.has(names.MLM_HEAD):
+        return BertForPreTraining(
+            config, vocab_size=rows, with_nsp=found.has(names.POOLER | names.NSP_HEAD)
+        )
+    return BertModel(config, vocab_size=rows, with_pooler=found.has(names.POOLER))
 
 
-def _architecture(model: Model) -> str:
-    if isinstance(model, BertForPreTraining) and model.nsp is None:
-        return "BertForMaskedLM"
-    return type(model).__name__
+def _write(work: Path, found: _Found, model: Model) -> None:
+    extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
+    if isinstance(model, BertForSequenceClassification):
+        extra |= _label_names(_classes(found))
+    save_model(work, model, extra_config=extra)
+    found.tokenizer.save_files(work)
+    state_longest_input(work, found.shape.config.max_position_embeddings, is_trained_here=False)
 
 
 def _objective(absent: tuple[str, ...]) -> dict[str, object]:
@@ -287,12 +287,8 @@ def _objective(absent: tuple[str, ...]) -> dict[str, object]:
 
 def _task(classes: tuple[str, ...]) -> dict[str, object]:
     """Say what `bertpre predict` asks a model folder for; tables are read as by default."""
-    return {
-        "task": "classification",
-        "classes": list(classes),
-        "pooling": "cls",
-        "options": config_to_dict(Finetune()),
-    }
+    about = {"task": "classification", "classes": list(classes), "pooling": "cls"}
+    return {**about, "options": stored_options(Finetune())}
 
 
 def _fingerprint(folder: Path) -> str:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.errors import InteropError
-from bertpre.model.bert import BertModel
 from bertpre.model.flat import FlatTokens, Layout, flatten
 from bertpre.model.folder import load_model
 from bertpre.model.heads import (
@@ -21,16 +20,15 @@ from bertpre.model.heads import (
     BertForSequenceClassification,
     compare_segments,
 )
-from bertpre.model.names import Model
+from bertpre.model.names import Model, encoder_of
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 ONNX_MODEL = "model.onnx"
 
 _SHAPES = ((1, 5), (2, 16), (3, 40))  # batch and length; the rows of a batch differ in length
 _TOLERANCE = 1e-4  # of the largest output: two runtimes round sums of hundreds of terms differently
-_LARGEST_FILE = (
-    1_500_000_000  # bytes; past 2 GB the format wants the weights in a file of their own
-)
+# Bytes; past 2 GB the format wants the weights in a file of their own.
+_LARGEST_FILE = 1_500_000_000
 
 
 def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
@@ -63,24 +61,24 @@ def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
         ) from error
     del onnx, onnxscript  # which PyTorch's exporter imports by itself
     model = load_model(folder, encoder_only=encoder_only)
-    padded = PaddedModel(model)
-    path = output / ONNX_MODEL
+    padded, path = PaddedModel(model), output / ONNX_MODEL
     size = sum(parameter.nbytes for parameter in model.parameters())
     example = _example(model, batch_size=2, length=7)
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     with _quiet(), torch.no_grad():
+        names = list(padded.outputs(*example))
         torch.onnx.export(
             padded,
             example,
             path,
             input_names=list(INPUTS),
-            output_names=padded.output_names,
+            output_names=names,
             dynamic_shapes={name: free for name in INPUTS},
             external_data=size > _LARGEST_FILE,
             verbose=False,
         )
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return _compare(session, model, padded.output_names)
+    return _compare(session, model, names)
 
 
 class PaddedModel(nn.Module):
@@ -93,23 +91,18 @@ class PaddedModel(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
-        self.bert = model if isinstance(model, BertModel) else model.bert
-
-    @property
-    def output_names(self) -> list[str]:
-        """What `forward` returns, in order."""
-        if isinstance(self.model, BertForSequenceClassification):
-            return ["logits"]
-        names = []
-        if isinstance(self.model, BertForPreTraining):
-            names += ["logits"] if self.model.nsp is None else ["logits", "seq_relationship_logits"]
-        names.append("last_hidden_state")
-        return names if self.bert.pooler is None else [*names, "pooler_output"]
+        self.bert = encoder_of(model)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> tuple[Tensor, ...]:
         """Compute every output for (B, T) ids, masks of 0 and 1, and segments."""
+        return tuple(self.outputs(input_ids, attention_mask, token_type_ids).values())
+
+    def outputs(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+    ) -> dict[str, Tensor]:
+        """Compute what `forward` does, by the outputs' names and in their order."""
         batch_size, length = input_ids.shape
         num_rows = batch_size * length
         keep = attention_mask.bool()
@@ -138,21 +131,37 @@ class PaddedModel(nn.Module):
         pooled = None if self.bert.pooler is None else self.bert.pooler(hidden, starts)
         last_hidden_state = hidden.unflatten(0, (batch_size, length))  # (N, D) -> (B, T, D)
         if isinstance(self.model, BertForSequenceClassification):
-            if self.model.pooling == "compare":
-                real, second = keep.to(hidden.dtype), token_type_ids.to(hidden.dtype)
-                pooled = compare_segments(
-                    last_hidden_state, input_ids, real * (1 - second), real * second
-                )
-            elif pooled is None:
-                weights = keep[:, :, None].to(hidden.dtype)
-                pooled = (last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)
-            return (self.model.classifier(pooled),)
-        outputs = [last_hidden_state] if pooled is None else [last_hidden_state, pooled]
+            logits = _classify(
+                self.model, input_ids, last_hidden_state, pooled, keep=keep, second=token_type_ids
+            )
+            return {"logits": logits}
+        outputs = {}
         if isinstance(self.model, BertForPreTraining):
-            logits = self.model.mlm(last_hidden_state, self.bert.embeddings.word.weight)
-            heads = [logits] if self.model.nsp is None else [logits, self.model.nsp(pooled)]
-            outputs = heads + outputs
-        return tuple(outputs)
+            outputs["logits"] = self.model.mlm(last_hidden_state, self.bert.embeddings.word.weight)
+            if self.model.nsp is not None:
+                outputs["seq_relationship_logits"] = self.model.nsp(pooled)
+        outputs["last_hidden_state"] = last_hidden_state
+        return outputs if pooled is None else {**outputs, "pooler_output": pooled}
+
+
+def _classify(
+    model: BertForSequenceClassification,
+    input_ids: Tensor,
+    hidden: Tensor,
+    pooled: Tensor | None,
+    *,
+    keep: Tensor,
+    second: Tensor,
+) -> Tensor:
+    """Compute a classifier's logits from padded hidden states; ``second`` is 1 in segment B."""
+    if model.pooling == "compare":
+        real, second = keep.to(hidden.dtype), second.to(hidden.dtype)
+        pooled = compare_segments(hidden, input_ids, real * (1 - second), real * second)
+    elif pooled is None:
+        weights = keep[:, :, None].to(hidden.dtype)
+        pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+    logits: Tensor = model.classifier(pooled)
+    return logits
 
 
 @contextlib.contextmanager
@@ -173,7 +182,7 @@ def _quiet() -> Iterator[None]:
 
 def _example(model: Model, *, batch_size: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Draw a padded batch: row i is i tokens shorter, its second half the other segment."""
-    bert = model if isinstance(model, BertModel) else model.bert
+    bert = encoder_of(model)
     generator = torch.Generator().manual_seed(length)
     shape = (batch_size, length)
     ids = torch.randint(bert.vocab_size, shape, generator=generator)
@@ -183,7 +192,7 @@ def _example(model: Model, *, batch_size: int, length: int) -> tuple[Tensor, Ten
 
 
 def _compare(session: Any, model: Model, output_names: list[str]) -> float:
-    bert = model if isinstance(model, BertModel) else model.bert
+    bert = encoder_of(model)
     largest = 0.0
     for batch_size, length in _SHAPES:
         length = min(length, bert.config.max_position_embeddings)
@@ -214,8 +223,7 @@ def _our_outputs(
     batch = flatten(input_ids, attention_mask, token_type_ids)
     if isinstance(model, BertForSequenceClassification):
         return {"logits": model(batch)}
-    bert = model if isinstance(model, BertModel) else model.bert
-    hidden, pooled = bert(batch)
+    hidden, pooled = encoder_of(model)(batch)
     outputs = {"last_hidden_state": hidden}
     if pooled is not None:
         outputs["pooler_output"] = pooled

@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+import tomllib
+from pathlib import Path
 
 import pytest
 
+import bertpre
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
-from bertpre.inspection.html import Chapter, render_page
-from bertpre.inspection.pictures import draw_curves_svg
-from bertpre.inspection.report import report
+from bertpre.inspection.report import Chapter, draw_curves_svg, render_page, report
 from bertpre.inspection.sections import Curves, Examples, Grid
 from bertpre.interop.facts import Facts
 
@@ -130,3 +131,14 @@ def test_steps_and_epochs_are_whole_numbers_on_the_axis():
     ticks = re.findall(r">([\d.]+)</text>", svg)
     assert {"1", "2", "3"} <= set(ticks)
     assert "1.5" not in ticks
+
+
+def test_every_template_is_shipped_with_the_package():
+    package = Path(bertpre.__file__).parent
+    project = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["bertpre"]
+
+    shipped = {path for pattern in patterns for path in package.glob(pattern)}
+
+    assert {path.name for path in shipped} >= {"page.html.jinja", "card.md.jinja"}
+    assert set(package.rglob("*.jinja")) <= shipped

@@ -139,10 +139,9 @@ def test_the_padded_model_is_ours(chain):
     model = load_model(chain / "run/final")
     ids, mask, segments = onnx_model._example(model, batch_size=3, length=9)
 
-    found = onnx_model.PaddedModel(model)(ids, mask, segments)
+    found = onnx_model.PaddedModel(model).outputs(ids, mask, segments)
 
     expected = onnx_model._our_outputs(model, ids, mask, segments)
-    names = onnx_model.PaddedModel(model).output_names
-    for name, tensor in zip(names, found, strict=True):
+    for name, tensor in found.items():
         real = tensor[mask.bool()] if tensor.dim() == 3 else tensor
         torch.testing.assert_close(real, expected[name], atol=1e-5, rtol=0)
