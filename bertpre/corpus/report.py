@@ -126,8 +126,8 @@ class SentenceCounter:
     def finish(self) -> None:
         """Write the quantiles into the report."""
         self._close_document()
-        self._report.sentence_length_quantiles = _quantiles(self._lengths)
-        self._report.document_length_quantiles = _quantiles(self._sizes)
+        self._report.sentence_length_quantiles = quantiles(self._lengths)
+        self._report.document_length_quantiles = quantiles(self._sizes)
 
     def _count(self) -> None:
         self._report.sentences += len(self._waiting)
@@ -173,7 +173,7 @@ def _rounded(length: int) -> int:
     return length // unit * unit
 
 
-def _quantiles(counts: Counter[int]) -> tuple[int, ...]:
+def quantiles(counts: Counter[int]) -> tuple[int, ...]:
     total, found = counts.total(), []
     seen, lengths = 0, iter(sorted(counts.items()))
     length = 0

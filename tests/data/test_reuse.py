@@ -11,11 +11,10 @@ import pytest
 
 from bertpre.artefacts import read_manifest, write_json
 from bertpre.config.schema import MakeData, TextOptions
-from bertpre.data import reuse, tokenizing
+from bertpre.data import sources, tokenizing
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.make_data import make_data
+from bertpre.data.make_data import index_tokens, make_data, merge_parts
 from bertpre.data.parts import make_part
-from bertpre.data.reuse import index_tokens, merge_parts
 from bertpre.data.tokenizing import Part
 from bertpre.errors import ConfigError, DataFormatError
 
@@ -144,7 +143,7 @@ def test_without_links_the_tokens_are_copied(
     def refuse(source: Path, target: Path) -> None:
         raise OSError("another disk")
 
-    monkeypatch.setattr(reuse.os, "link", refuse)
+    monkeypatch.setattr(sources.os, "link", refuse)
 
     index_tokens(tiny_data, output=tmp_path / "data", config=CONFIG)
 
