@@ -90,15 +90,15 @@ def mask_spec(options: MakeData) -> MaskSpec:
     )
 
 
-def example_keys(seed: int, keys: Array, examples: Array) -> U64:
+def example_keys(seed: int, epochs: Array, examples: Array) -> U64:
     """Return the number that all random choices in an example derive from, (B,).
 
     Args:
         seed: the experiment's seed.
-        keys: (B,): the epoch of each example with dynamic masks, its pass with static ones.
+        epochs: (B,): the epoch of each example; its pass with static masks.
         examples: (B,): number of each example in its index.
     """
-    return hash64(hash64(derive(seed, "mask"), keys), examples)
+    return hash64(hash64(derive(seed, "mask"), epochs), examples)
 
 
 def mask_examples(

@@ -1,5 +1,7 @@
 import errno
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +59,26 @@ def test_equal_runs_give_equal_bytes_whatever_the_workers(
     one, *others = (files(tmp_path / f"data{workers}") for workers in (1, 2, 3, 7))
     assert all(other == one for other in others)
     assert "tokens/00002.ids.bin" in one
+
+
+def test_make_data_never_imports_torch(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    arguments = [str(tiny_corpus), "--tokenizer", str(tiny_tokenizer), "--workers", "1"]
+    arguments += ["--max-seq-length", "48", "--output", str(tmp_path / "data")]
+    arguments += ["--export-jsonl", str(tmp_path / "examples.jsonl")]
+    program = (
+        "import sys; from bertpre.cli.main import main\n"
+        f"sys.argv = ['bertpre', 'make-data', *{arguments!r}]\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print('imported:', *({'torch', 'bertpre.data.make_data'} & sys.modules.keys()))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ended.stdout.splitlines()[-1:] == ["imported: bertpre.data.make_data"], ended.stderr
+    assert (tmp_path / "examples.jsonl").is_file()
 
 
 def test_every_nsp_label_is_right_by_the_text(

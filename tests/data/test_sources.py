@@ -259,6 +259,33 @@ def test_a_damaged_part_is_named(tmp_path: Path, tiny_corpus: Path, tiny_tokeniz
         merge_parts([part], output=tmp_path / "data", config=CONFIG)
 
 
+def damage(folder: Path, name: str) -> Path:
+    """Change a file and leave its size."""
+    content = bytearray((folder / name).read_bytes())
+    content[-1] ^= 1
+    (folder / name).unlink()  # links to it stay as they were
+    (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["tokens/00000.ids.bin", "index-mlm-nsp-48/examples.bin"])
+def test_a_damaged_data_folder_is_named(tmp_path: Path, tiny_data: Path, name: str) -> None:
+    data = damage(shutil.copytree(tiny_data, tmp_path / "damaged"), name)
+
+    with pytest.raises(DataFormatError, match=rf"{name}: damaged: its sha256 is "):
+        index_tokens(data, output=tmp_path / "more", config=CONFIG)
+
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_content_is_compared_only_where_it_is_asked_for(tmp_path: Path, tiny_data: Path) -> None:
+    data = damage(shutil.copytree(tiny_data, tmp_path / "damaged"), "tokens/00000.ids.bin")
+
+    assert len(PretrainingData(data, check_content=False).records) > 0
+    with pytest.raises(DataFormatError, match="damaged"):
+        PretrainingData(data)
+
+
 def test_a_data_folder_is_no_part(tmp_path: Path, tiny_data: Path) -> None:
     with pytest.raises(DataFormatError, match="expected a part folder, found 'data'"):
         merge_parts([tiny_data], output=tmp_path / "data", config=CONFIG)
