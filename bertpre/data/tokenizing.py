@@ -97,13 +97,7 @@ def tokenize_corpus(
         ConfigError: the segmenter is not installed.
         TokenizerError: Han characters are no words to this tokenizer, which a segmenter needs.
     """
-    segment = load_segmenter(segmenter)
-    if segment is not None and not tokenizer.cuts_han:
-        raise TokenizerError(
-            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
-            "character, so words of them cannot be told",
-            "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
-        )
+    segment = _segmenter_for(tokenizer, segmenter)
     num_shards = 0
     kept: set[int] = set()
 
@@ -136,6 +130,17 @@ def tokenize_corpus(
     if kept:
         log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
     return num_shards
+
+
+def _segmenter_for(tokenizer: Tokenizer, segmenter: str) -> Segmenter | None:
+    segment = load_segmenter(segmenter)
+    if segment is not None and not tokenizer.cuts_han:
+        raise TokenizerError(
+            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
+            "character, so words of them cannot be told",
+            "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
+        )
+    return segment
 
 
 def tokenize_documents(
