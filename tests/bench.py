@@ -22,9 +22,8 @@ from transformers import BertConfig, BertForPreTraining
 from bertpre import build_vocab, load_config
 from bertpre.config.schema import BuildVocab, Model, TextOptions
 from bertpre.corpus.documents import read_records
-from bertpre.data.dataset import Examples
-from bertpre.data.loader import Batch, collate
 from bertpre.model.bert import initialize
+from bertpre.model.flat import Batch, FlatTokens
 from bertpre.model.heads import BertForPreTraining as OurBertForPreTraining
 from bertpre.training.device import (
     Precision,
@@ -65,23 +64,25 @@ def make_batch(lengths: np.ndarray, generator: np.random.Generator) -> Batch:
     total = int(lengths.sum())
     starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
     predicted = np.sort(generator.permutation(total)[: round(0.15 * total)])
-    return collate(
-        Examples(
-            generator.integers(5, VOCAB_SIZE, total),
-            np.zeros(total, np.int64),
-            np.arange(total) - starts,
-            lengths,
-            predicted,
-            generator.integers(5, VOCAB_SIZE, len(predicted)),
-            generator.integers(0, 2, len(lengths)),
-        )
+    labels = generator.integers(5, VOCAB_SIZE, len(predicted))
+    return Batch(
+        tokens=FlatTokens(
+            input_ids=torch.from_numpy(generator.integers(5, VOCAB_SIZE, total)),
+            token_type_ids=torch.zeros(total, dtype=torch.long),
+            position_ids=torch.from_numpy(np.arange(total) - starts),
+            cu_seqlens=torch.from_numpy(np.cumsum([0, *lengths]).astype(np.int32)),
+            max_length=int(lengths.max()),
+        ),
+        predicted=torch.from_numpy(predicted),
+        mlm_labels=torch.from_numpy(labels),
+        nsp_labels=torch.from_numpy(generator.integers(0, 2, len(lengths))),
     )
 
 
 def pad_batch(batch: Batch, max_length: int) -> dict[str, torch.Tensor]:
     """The same batch as the transformers library takes it: padded to the full length."""
-    lengths = batch.cu_seqlens.diff().tolist()
-    labels = torch.full_like(batch.input_ids, -100)
+    lengths = batch.tokens.cu_seqlens.diff().tolist()
+    labels = torch.full_like(batch.tokens.input_ids, -100)
     labels[batch.predicted] = batch.mlm_labels
     shape = (len(lengths), max_length)
     padded = {
@@ -89,8 +90,10 @@ def pad_batch(batch: Batch, max_length: int) -> dict[str, torch.Tensor]:
         "attention_mask": torch.zeros(shape, dtype=torch.long),
         "labels": torch.full(shape, -100),
     }
-    for row, (start, length) in enumerate(zip(batch.cu_seqlens.tolist(), lengths, strict=False)):
-        padded["input_ids"][row, :length] = batch.input_ids[start : start + length]
+    for row, (start, length) in enumerate(
+        zip(batch.tokens.cu_seqlens.tolist(), lengths, strict=False)
+    ):
+        padded["input_ids"][row, :length] = batch.tokens.input_ids[start : start + length]
         padded["attention_mask"][row, :length] = 1
         padded["labels"][row, :length] = labels[start : start + length]
     assert batch.nsp_labels is not None

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +22,7 @@ from bench_vocabulary import measure_process, spell
 
 from bertpre import build_vocab, make_data
 from bertpre.config.schema import BuildVocab, MakeData
-from bertpre.data.dataset import PretrainingData
-from bertpre.data.masking import MaskSpec
+from bertpre.data.dataset import HELD_OUT_MASKS, PretrainingData
 
 ROUNDS = 3
 _DIFFERENT_WORDS = 1_000_000
@@ -164,7 +164,7 @@ def bench_loader(folder: Path) -> None:
         seed=0,
         batch_size=lambda step: 512,
         micro_batch_size=128,
-        spec=lambda step: MaskSpec(probability=0.15, whole_word=True),
+        spec=lambda step: replace(HELD_OUT_MASKS, whole_word=True),
     )
     next(batches)
     updates = 40

@@ -17,7 +17,8 @@ from bench_vocabulary import Cost, measure_process
 
 from bertpre import build_vocab, load_config, make_data
 from bertpre.config.schema import BuildVocab, MakeData, TextOptions
-from bertpre.data.dataset import PretrainingData, assemble
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.examples import read_examples
 from bertpre.training.device import pick_device, pick_precision
 from bertpre.training.metrics import read_metrics
 
@@ -69,10 +70,10 @@ def prepare(folder: Path, *, is_short: bool) -> float:
         overwrite=True,
     )
     data = PretrainingData(folder / "data")
-    assembled = assemble(data.records, data.store, data.tokenizer, with_nsp=False)
-    ends = np.cumsum(assembled.lengths)
-    np.savez(folder / "examples.npz", ids=assembled.ids, ends=ends)
-    return float(assembled.lengths.mean())
+    examples = read_examples(data.records, data.store, data.tokenizer, with_nsp=False)
+    ends = np.cumsum(examples.lengths)
+    np.savez(folder / "examples.npz", ids=examples.input_ids, ends=ends)
+    return float(examples.lengths.mean())
 
 
 def bench_command(name: str, folder: Path, *, steps: int, is_short: bool) -> None:

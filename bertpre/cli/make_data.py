@@ -131,9 +131,9 @@ def command(
         raise ConfigError("--part makes no examples to export", "pass --export-jsonl with --merge")
 
     from bertpre.cli import render
-    from bertpre.data.make_data import make_data
+    from bertpre.data.dataset import PretrainingData
+    from bertpre.data.make_data import index_tokens, make_data, merge_parts
     from bertpre.data.parts import make_part
-    from bertpre.data.reuse import index_tokens, merge_parts
     from bertpre.data.samples import decode_examples
     from bertpre.data.tokenizing import Part
 
@@ -164,7 +164,8 @@ def command(
                 source, tokenizer=tokenizer or "", on_progress=on_progress, **common, **of_index
             )
     render.table(f"{output}", _rows(report, config.make_data.max_seq_length))
-    render.examples([str(example) for example in decode_examples(output, _SHOWN_EXAMPLES)])
+    data = PretrainingData(output, check_content=False)
+    render.examples([str(example) for example in decode_examples(data, _SHOWN_EXAMPLES)])
 
 
 def _check_source(

@@ -1,4 +1,7 @@
-"""The index of a data folder: the examples of each pass, and the held-out ones."""
+"""The index of a data folder: the examples of each pass, and the held-out ones.
+
+Examples without drawn pairs are made here: sentences packed up to the length, rows of a table.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -9,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bertpre.config.schema import MakeData
-from bertpre.data.packing import pack_sentences
-from bertpre.data.pairs import (
-    PairRules,
-    balance,
-    draw_next_pairs,
-    draw_order_pairs,
-    take_pairs,
+from bertpre.data.examples import (
+    NO_LABEL,
+    RECORD,
+    Drawn,
+    make_records,
+    map_records,
+    sort_by_document,
 )
+from bertpre.data.pairs import PairRules, balance, draw_next_pairs, draw_order_pairs, share_room
 from bertpre.data.random64 import derive, permute
-from bertpre.data.records import RECORD, Drawn, map_records
 from bertpre.data.split import SplitDocuments
 from bertpre.data.tokens import TokenStore
 from bertpre.errors import CorpusError
@@ -36,16 +39,30 @@ _NO_NSP = (
 )
 
 
-class TrainingIndex(NamedTuple):
-    """What `write_training_index` wrote.
+class DrawnIndex(NamedTuple):
+    """What `write_index` wrote.
 
     Attributes:
-        pass_ends: how many examples there are after each pass.
-        unused: tokens that no example could take, all passes together.
+        pass_ends: how many training examples there are after each pass.
+        unused: tokens that no training example could take, all passes together.
+        num_held_out: examples.
     """
 
     pass_ends: list[int]
     unused: int
+    num_held_out: int
+
+
+class IdCounts(NamedTuple):
+    """How often each id occurs, int64, (vocab_size,).
+
+    Attributes:
+        everywhere: in the whole text.
+        in_training: in the training text; the unigram model that a loss is compared with.
+    """
+
+    everywhere: npt.NDArray[np.int64]
+    in_training: npt.NDArray[np.int64]
 
 
 def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
@@ -62,8 +79,7 @@ def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
             _NO_NSP,
         )
     one = sum(
-        int((training.last[block] - training.first[block] == 1).sum())
-        for block in training.blocks()
+        int((training.end[block] - training.first[block] == 1).sum()) for block in training.blocks()
     )
     if one == len(training):
         raise CorpusError(
@@ -81,17 +97,40 @@ def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
         )
 
 
-def write_training_index(
-    index: Path, training: SplitDocuments, config: MakeData, *, seed: int, passes: int
-) -> TrainingIndex:
-    """Write ``examples.bin``, one pass after another, a block of documents at a time.
+def write_index(
+    folder: Path,
+    splits: tuple[SplitDocuments, SplitDocuments],
+    config: MakeData,
+    *,
+    seed: int,
+    passes: int,
+) -> DrawnIndex:
+    """Write ``examples.bin``, of the training documents, and ``held-out.bin``.
+
+    Args:
+        folder: where they go.
+        splits: training and held-out documents.
+        config: how examples are made.
+        seed: decides the pairs.
+        passes: over the training documents.
 
     Raises:
         CorpusError: there is no example.
     """
+    training, held_out = splits
+    pass_ends, unused = _write_training_examples(
+        folder / "examples.bin", training, config, seed=seed, passes=passes
+    )
+    num_held_out = _write_held_out_examples(folder / "held-out.bin", held_out, config, seed=seed)
+    return DrawnIndex(pass_ends, unused, num_held_out)
+
+
+def _write_training_examples(
+    path: Path, training: SplitDocuments, config: MakeData, *, seed: int, passes: int
+) -> tuple[list[int], int]:
+    """Write one pass after another, a block of documents at a time."""
     ends, total, unused = [], 0, 0
-    path = index / "examples.bin"
-    draw = _way_to_draw(training, config, balance_key=derive(seed, "balance"))
+    draw = _choose_procedure(training, config, balance_key=derive(seed, "balance"))
     with path.open("wb") as file:
         for number in range(passes):
             for drawn in draw(derive(seed, "pairs", number)):
@@ -114,13 +153,13 @@ def write_training_index(
                 "documents end with a sentence that nothing follows",
                 100 * share,
             )
-    return TrainingIndex(ends, unused)
+    return ends, unused
 
 
-def write_held_out_index(
-    index: Path, held_out: SplitDocuments, config: MakeData, *, seed: int
+def _write_held_out_examples(
+    path: Path, held_out: SplitDocuments, config: MakeData, *, seed: int
 ) -> int:
-    """Write ``held-out.bin``, of one pass, and return how many examples it has."""
+    """Write one pass, of at most so many examples, and return their number."""
     records = np.zeros(0, RECORD)
     if len(held_out) == 0:
         if config.eval_fraction > 0:
@@ -131,8 +170,7 @@ def write_held_out_index(
         log.warning("the held-out text is one document: no held-out examples, as NSP needs two")
     else:
         # On disk first, as there may be many more than are kept.
-        path = index / "held-out.bin"
-        draw = _way_to_draw(held_out, config, balance_key=derive(seed, "held-out balance"))
+        draw = _choose_procedure(held_out, config, balance_key=derive(seed, "held-out balance"))
         with path.open("wb") as file:
             for drawn in draw(derive(seed, "held-out pairs")):
                 file.write(drawn.records.tobytes())
@@ -142,17 +180,12 @@ def write_held_out_index(
             key = derive(seed, "held-out sample")
             kept = np.sort(permute(np.arange(MOST_HELD_OUT), len(records), key))
         records = records[kept]
-    records.tofile(index / "held-out.bin")
+    records.tofile(path)
     return len(records)
 
 
-def count_ids(
-    store: TokenStore, held_out: SplitDocuments, vocab_size: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Count each id in the whole text, and in the training text.
-
-    The latter is the unigram model that a loss is compared with.
-    """
+def count_ids(store: TokenStore, held_out: SplitDocuments, vocab_size: int) -> IdCounts:
+    """Count each id in the whole text, and in the training text."""
     everything = np.zeros(vocab_size, np.int64)
     for block in store.id_blocks():
         everything += np.bincount(block, minlength=vocab_size)
@@ -163,16 +196,75 @@ def count_ids(
         for part in np.split(np.arange(len(block)), np.flatnonzero(np.diff(parts)) + 1):
             ids, _ = store.gather(starts[part], lengths=(ends - starts)[part])
             training -= np.bincount(ids, minlength=vocab_size)
-    return everything, training
+    return IdCounts(everything, training)
 
 
-def _way_to_draw(
+def pack_sentences(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:
+    """Pack consecutive sentences of a document up to the budget.
+
+    A sentence longer than the budget is split; no token is lost.
+
+    Args:
+        documents: any number of them.
+        max_seq_length: most tokens of an example, two special ones included.
+
+    Source: Liu et al. 2019 (RoBERTa), section 4.2, DOC-SENTENCES, but for the splitting.
+    """
+    budget = max_seq_length - 2
+    store = documents.store
+    for block in documents.blocks():
+        records, owners = [], []
+        starts, ends = documents.token_spans(block)
+        while len(starts):
+            # The last border of sentences within reach; without one, a long sentence is split.
+            borders = np.minimum(
+                store.sentences_at(starts + budget, side="right") - 1, documents.end[block]
+            )
+            reached = store.token_offsets(borders)
+            reached = np.where(reached > starts, reached, starts + budget)
+            zeros = np.zeros(len(starts), np.int64)
+            records.append(make_records(starts, zeros, reached - starts, zeros, NO_LABEL))
+            owners.append(block)
+            going = reached < ends
+            block, starts, ends = block[going], reached[going], ends[going]
+        yield Drawn(sort_by_document(records, owners))
+
+
+def fit_table_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:
+    """Make each row of a table of pairs an example as it is.
+
+    Too long a pair is cut at the end, a token at a time from the longer side, as in fine-tuning;
+    a row with an empty side is a single segment.
+
+    Args:
+        documents: the rows, of one or two sentences each.
+        max_seq_length: most tokens of an example, special ones included.
+    """
+    for block in documents.blocks():
+        a, end = documents.token_spans(block)
+        first = documents.first[block]
+        is_pair = documents.end[block] - first > 1
+        b = np.where(is_pair, documents.store.token_offsets(first + 1), end)
+        a_kept, b_kept = share_room(b - a, end - b, max_seq_length - 3)
+        alone = np.minimum(b - a, max_seq_length - 2)
+        yield Drawn(
+            make_records(
+                a,
+                np.where(is_pair, b, 0),
+                np.where(is_pair, a_kept, alone),
+                np.where(is_pair, b_kept, 0),
+                NO_LABEL,
+            )
+        )
+
+
+def _choose_procedure(
     documents: SplitDocuments, config: MakeData, *, balance_key: int
 ) -> Callable[[int], Iterator[Drawn]]:
     """Return what draws the examples of a pass from a key."""
     length = config.max_seq_length
     if config.text.pair_column is not None:
-        return lambda _: take_pairs(documents, max_seq_length=length)
+        return lambda _: fit_table_pairs(documents, max_seq_length=length)
     if config.objective == "mlm":
         return lambda _: pack_sentences(documents, max_seq_length=length)
     rules = PairRules(max_seq_length=length, short_seq_prob=config.short_seq_prob)

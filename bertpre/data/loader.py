@@ -3,57 +3,16 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from bertpre.data.dataset import Examples, PretrainingData
-from bertpre.data.masking import MaskSpec
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.masking import MaskedExamples, MaskSpec
+from bertpre.model.flat import Batch, FlatTokens
 
 _STEPS_AHEAD = 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
-    """Sequences one after another without padding. N tokens, B sequences, P predicted tokens.
-
-    Attributes:
-        input_ids, token_type_ids, position_ids: int64, (N,).
-        cu_seqlens: int32, (B + 1,): where each sequence starts, and N.
-        max_length: tokens of the longest sequence.
-        predicted: int64, (P,): positions in 0..N-1 of predicted tokens.
-        mlm_labels: int64, (P,): the ids that stood there.
-        nsp_labels: int64, (B,): 0 = B follows A, 1 = random; None without NSP.
-    """
-
-    input_ids: Tensor
-    token_type_ids: Tensor
-    position_ids: Tensor
-    cu_seqlens: Tensor
-    max_length: int
-    predicted: Tensor
-    mlm_labels: Tensor
-    nsp_labels: Tensor | None
-
-    def to(self, device: torch.device) -> "Batch":
-        """Copy to a device; asynchronously from pinned memory."""
-        if device.type == "cpu":
-            return self
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin(self) -> "Batch":
-        """Copy to page-locked memory, from which a GPU reads while the CPU goes on."""
-        return self._map(Tensor.pin_memory)
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        tensors = {
-            field.name: change(value)
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        return replace(self, **tensors)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,15 +35,17 @@ class Cursor:
         return Cursor(epoch=place // size, example=place % size, step=self.step + 1)
 
 
-def collate(examples: Examples) -> Batch:
+def collate(examples: MaskedExamples) -> Batch:
     """Turn arrays into tensors; no padding is added."""
-    ends = np.cumsum(examples.lengths, dtype=np.int32)
+    starts = np.concatenate([[0], np.cumsum(examples.lengths)]).astype(np.int32)
     return Batch(
-        input_ids=torch.from_numpy(examples.input_ids),
-        token_type_ids=torch.from_numpy(examples.token_type_ids),
-        position_ids=torch.from_numpy(examples.position_ids),
-        cu_seqlens=torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
-        max_length=int(examples.lengths.max()),
+        tokens=FlatTokens(
+            input_ids=torch.from_numpy(examples.input_ids),
+            token_type_ids=torch.from_numpy(examples.token_type_ids),
+            position_ids=torch.from_numpy(examples.position_ids),
+            cu_seqlens=torch.from_numpy(starts),
+            max_length=int(examples.lengths.max()),
+        ),
         predicted=torch.from_numpy(examples.predicted),
         mlm_labels=torch.from_numpy(examples.mlm_labels),
         nsp_labels=None if examples.nsp_labels is None else torch.from_numpy(examples.nsp_labels),

@@ -5,14 +5,16 @@ alone, so it is the same in every batch, worker and rank.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.data.random64 import U64, below, derive, hash64, uniform
-
-Array = npt.NDArray[Any]
+from bertpre.config.fields import parse_weights
+from bertpre.config.schema import MakeData
+from bertpre.data.examples import Examples
+from bertpre.data.random64 import U64, Array, below, derive, hash64, uniform
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 _NEVER = np.uint64(2**64 - 1)  # the number of a token that cannot be chosen
 
@@ -23,22 +25,22 @@ class MaskSpec:
 
     Attributes:
         probability: share of an example's tokens, special ones counted, that is predicted.
+        mask_share, random_share: of the predicted tokens, those that become [MASK] or a random
+            token; the rest stays as it is.
         whole_word: mask all pieces of a word together.
         max_predictions: most predicted tokens in an example, or None.
         span_shares: how often 1, 2, 3, ... neighbours are masked together, adding up to 1; empty
             for masks without spans. Neighbours are words if ``whole_word``, else tokens.
         spans_share_fate: what happens to a span is drawn once for all of it.
-        mask_share, random_share: of the predicted tokens, those that become [MASK] or a random
-            token; the rest stays as it is.
     """
 
     probability: float
+    mask_share: float
+    random_share: float
     whole_word: bool = False
     max_predictions: int | None = None
     span_shares: tuple[float, ...] = ()
     spans_share_fate: bool = False
-    mask_share: float = 0.8
-    random_share: float = 0.1
 
     def num_predictions(self, lengths: Array) -> npt.NDArray[np.int64]:
         """Return how many tokens are predicted in examples of these lengths.
@@ -49,69 +51,75 @@ class MaskSpec:
         return counts if self.max_predictions is None else np.minimum(counts, self.max_predictions)
 
 
-class Vocabulary(NamedTuple):
-    """What masking needs of a tokenizer.
+class MaskedExamples(NamedTuple):
+    """Examples as the model sees them, and what it must predict. P predicted tokens.
 
     Attributes:
-        mask_id: the id of [MASK].
-        ordinary_ids: int64: ids that a random replacement may take: no special tokens and no
-            [unused] ones. (The reference draws from the whole vocabulary, [PAD] included.)
-    """
-
-    mask_id: int
-    ordinary_ids: npt.NDArray[np.int64]
-
-
-class Masked(NamedTuple):
-    """Examples with their masks.
-
-    Attributes:
-        input_ids: int64, (N,): what the model sees.
-        predicted: int64, (P,): positions in ``input_ids``, rising.
-        labels: int64, (P,): what stood there.
+        input_ids, token_type_ids, position_ids: int64, (N,).
+        lengths: int64, (B,).
+        predicted: int64, (P,): places of the predicted tokens in ``input_ids``, rising.
+        mlm_labels: int64, (P,): what stood there.
+        nsp_labels: as of `Examples`.
     """
 
     input_ids: Array
+    token_type_ids: Array
+    position_ids: Array
+    lengths: Array
     predicted: Array
-    labels: Array
+    mlm_labels: Array
+    nsp_labels: Array | None
 
 
-def example_keys(seed: int, keys: Array, examples: Array) -> U64:
+def mask_spec(options: MakeData) -> MaskSpec:
+    """Return how the make_data section says that masks are drawn."""
+    is_geometric = options.mask_spans == "geometric"
+    span_shares: tuple[float, ...] = ()
+    if is_geometric:
+        span_shares = geometric_shares(options.span_stop_prob, options.span_max_words)
+    elif options.mask_spans == "ngrams":
+        span_shares = parse_weights(options.ngram_weights)
+    return MaskSpec(
+        probability=options.mlm_probability,
+        mask_share=options.mask_token_share,
+        random_share=options.random_token_share,
+        whole_word=options.whole_word_masking or is_geometric,
+        max_predictions=options.max_predictions_per_seq,
+        span_shares=span_shares,
+        spans_share_fate=is_geometric,
+    )
+
+
+def example_keys(seed: int, epochs: Array, examples: Array) -> U64:
     """Return the number that all random choices in an example derive from, (B,).
 
     Args:
         seed: the experiment's seed.
-        keys: (B,): the epoch of each example with dynamic masks, its pass with static ones.
+        epochs: (B,): the epoch of each example; its pass with static masks.
         examples: (B,): number of each example in its index.
     """
-    return hash64(hash64(derive(seed, "mask"), keys), examples)
+    return hash64(hash64(derive(seed, "mask"), epochs), examples)
 
 
-def mask_tokens(
-    ids: Array,
-    *,
-    lengths: Array,
-    maskable: Array,
-    word_starts: Array,
-    keys: U64,
-    spec: MaskSpec,
-    vocabulary: Vocabulary,
-) -> Masked:
-    """Choose the predicted tokens of each example and replace 80/10/10 of them.
+def mask_examples(
+    examples: Examples, *, keys: U64, spec: MaskSpec, tokenizer: Tokenizer
+) -> MaskedExamples:
+    """Choose the predicted tokens of each example and replace most of them.
+
+    A random replacement is one of the tokenizer's ordinary tokens. (The reference draws from the
+    whole vocabulary, [PAD] included.)
 
     Args:
-        ids: int64, (N,): examples one after another, special tokens included.
-        lengths: int64, (B,): tokens of each example.
-        maskable: bool, (N,): False for [CLS] and [SEP], which are never predicted.
-        word_starts: bool, (N,): whether a token begins a word. Only whole-word masks look at it.
+        examples: as they stand in the text.
         keys: uint64, (B,): from `example_keys`.
-        spec: how many tokens, and whether whole words.
-        vocabulary: what the replacements are drawn from.
+        spec: how many tokens, which, and what becomes of them.
+        tokenizer: of the ids.
 
     Source: Devlin et al. 2018, section 3.1, task 1.
     """
+    lengths, maskable, word_starts = examples.lengths, examples.maskable, examples.word_starts
     example = np.repeat(np.arange(len(lengths)), lengths)
-    position = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    position = examples.position_ids
     # Three independent numbers a token: which are chosen, what happens to them, random ids.
     numbers = hash64(keys[example], position)
     wanted = spec.num_predictions(lengths)
@@ -130,20 +138,25 @@ def mask_tokens(
             predicted = np.sort(np.concatenate([predicted, pieces]))
     else:
         predicted = _choose_tokens(numbers, example, position, maskable, wanted)
-    labels = ids[predicted]
+    labels = examples.input_ids[predicted]
     fate = uniform(hash64(derive(0, "fate"), decides_fate[predicted]))
     own_numbers = hash64(derive(0, "fate"), numbers[predicted])
-    drawn = below(hash64(derive(0, "id"), own_numbers), len(vocabulary.ordinary_ids))
-    replaced = np.where(
-        fate < spec.mask_share,
-        vocabulary.mask_id,
-        np.where(
-            fate < spec.mask_share + spec.random_share, vocabulary.ordinary_ids[drawn], labels
-        ),
+    ordinary = tokenizer.ordinary_ids
+    drawn = ordinary[below(hash64(derive(0, "id"), own_numbers), len(ordinary))]
+    is_random = fate < spec.mask_share + spec.random_share
+    input_ids = examples.input_ids.copy()
+    input_ids[predicted] = np.where(
+        fate < spec.mask_share, tokenizer.mask_id, np.where(is_random, drawn, labels)
     )
-    input_ids = ids.copy()
-    input_ids[predicted] = replaced
-    return Masked(input_ids, predicted, labels)
+    return MaskedExamples(
+        input_ids=input_ids,
+        token_type_ids=examples.token_type_ids,
+        position_ids=position,
+        lengths=lengths,
+        predicted=predicted,
+        mlm_labels=labels,
+        nsp_labels=examples.nsp_labels,
+    )
 
 
 def geometric_shares(stop: float, most: int) -> tuple[float, ...]:

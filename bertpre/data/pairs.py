@@ -4,24 +4,24 @@ All documents of a block take a step at once, one chunk of each, so that no Pyth
 example. Every document has random numbers of its own: they do not depend on the blocks.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from bertpre.data.random64 import U64, below, count_heads, derive, hash64, uniform
-from bertpre.data.records import (
+from bertpre.data.examples import (
     IN_ORDER,
     IS_NEXT,
-    NO_LABEL,
     RANDOM_NEXT,
     SWAPPED,
-    Array,
     Drawn,
     Records,
-    in_order,
     make_records,
+    sort_by_document,
 )
+from bertpre.data.random64 import U64, Array, below, count_heads, derive, hash64, uniform
 from bertpre.data.split import SplitDocuments
 
 # What a random number of a chunk decides.
@@ -39,14 +39,15 @@ class PairRules:
         max_seq_length: most tokens of an example, three special ones included.
         short_seq_prob: share of documents with a random shorter target length.
         random_share: probability of a random B where there is a true one.
-        reaches_on: take a chunk of one sentence's next as the true B, if the document has one.
-            The reference makes such a chunk random, so that random pairs are the more frequent.
+        reads_past_chunk: a chunk of one sentence takes what follows in its document as the true
+            B, if there is more. In the reference its B is always random, so that more than half
+            of the pairs are.
     """
 
     max_seq_length: int
     short_seq_prob: float
     random_share: float = 0.5
-    reaches_on: bool = False
+    reads_past_chunk: bool = False
 
     @property
     def budget(self) -> int:
@@ -62,18 +63,19 @@ class _Walk:
     keys: U64
     targets: Array  # tokens that close a chunk
     starts: Array  # the first sentence of the next chunk
-    last: Array
+    end: Array  # the sentence after the last
 
     def close_chunks(self, documents: SplitDocuments) -> Array:
         """Return the sentence after each document's next chunk."""
         store = documents.store
         reached = store.sentences_at(store.token_offsets(self.starts) + self.targets, side="left")
-        return np.clip(reached, self.starts + 1, self.last)
+        return np.clip(reached, self.starts + 1, self.end)
 
-    def go_on_from(self, starts: Array) -> None:
-        going = starts < self.last
+    def move_to(self, starts: Array) -> None:
+        """Start the next chunks here, and forget the documents that are at their end."""
+        going = starts < self.end
         self.documents, self.keys = self.documents[going], self.keys[going]
-        self.targets, self.last = self.targets[going], self.last[going]
+        self.targets, self.end = self.targets[going], self.end[going]
         self.starts = starts[going]
 
 
@@ -89,16 +91,7 @@ def draw_next_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) ->
         Its labels are followed too: a chunk of one sentence always gets a random B, so more than
         half of the pairs are random.
     """
-    for block in documents.blocks():
-        records, owners = [], []
-        walk = _start(documents, block, rules, key)
-        chunk = 0
-        while len(walk.starts):
-            numbers = hash64(walk.keys, np.full(len(walk.keys), chunk))
-            owners.append(walk.documents)
-            records.append(_next_pairs(documents, walk, rules, numbers))
-            chunk += 1
-        yield Drawn(in_order(records, owners))
+    return _draw_pairs(documents, rules, key, _next_pairs)
 
 
 def draw_order_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
@@ -114,43 +107,11 @@ def draw_order_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -
 
     Source: Lan et al. 2019 (ALBERT), section 3.1, but for chunks of one sentence.
     """
-    store = documents.store
-    for block in documents.blocks():
-        records, owners = [], []
-        unused = 0
-        walk = _start(documents, block, rules, key)
-        chunk = 0
-        while len(walk.starts):
-            numbers = hash64(walk.keys, np.full(len(walk.keys), chunk))
-            chunk += 1
-            ends = walk.close_chunks(documents)
-            sizes = ends - walk.starts
-            a = store.token_offsets(walk.starts)
-            end = store.token_offsets(ends)
-            drawn = hash64(_A_END, numbers)
-            at_sentence = store.token_offsets(
-                walk.starts + 1 + below(drawn, np.maximum(sizes - 1, 1))
-            )
-            at_token = a + 1 + below(drawn, np.maximum(end - a - 1, 1))
-            middle = np.where(sizes > 1, at_sentence, at_token)
-            swap = uniform(hash64(_LABEL, numbers)) >= 0.5
-            first, second = _truncate(
-                (np.where(swap, middle, a), np.where(swap, end, middle)),
-                (np.where(swap, a, middle), np.where(swap, middle, end)),
-                rules.budget,
-                numbers,
-            )
-            is_pair = end - a > 1
-            unused += int((~is_pair).sum())
-            labels = np.where(swap, SWAPPED, IN_ORDER)
-            records.append(make_records(first[0], second[0], first[1], second[1], labels)[is_pair])
-            owners.append(walk.documents[is_pair])
-            walk.go_on_from(ends)
-        yield Drawn(in_order(records, owners), unused)
+    return _draw_pairs(documents, rules, key, _order_pairs)
 
 
 def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRules:
-    """Return rules by which half of the pairs are random, or as near to it as the text allows.
+    """Return rules that make half of the pairs random, or as near to half as the text allows.
 
     The share is found by bisection on a sample of the documents.
     """
@@ -158,11 +119,11 @@ def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRul
     sample = _Sample(documents, np.unique(places.astype(np.int64)))
 
     def labels(share: float, key: int) -> Array:
-        tried = replace(rules, reaches_on=True, random_share=share)
+        tried = replace(rules, reads_past_chunk=True, random_share=share)
         drawn = draw_next_pairs(sample, tried, key=key)
         return np.concatenate([block.records["label"] for block in drawn])
 
-    # Few pairs say little of a share: they are drawn again and again then.
+    # A few pairs say little of a share, so they are drawn many times.
     again = min(_MOST_SAMPLED_PASSES, _FEWEST_SAMPLED_PAIRS // len(labels(0.5, key)))
     keys = [key, *(derive(key, "again", i) for i in range(again))]
     low, high = 0.0, 1.0
@@ -172,36 +133,26 @@ def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRul
             high = share
         else:
             low = share
-    return replace(rules, reaches_on=True, random_share=share)
+    return replace(rules, reads_past_chunk=True, random_share=share)
 
 
-def take_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:
-    """Make the rows of a table of pairs examples as they are, one record a row.
+def share_room(
+    a_length: Array | int, b_length: Array | int, room: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many tokens of A and of B are kept; each one too many is taken from the longer.
 
-    Too long a pair is cut at the end, a token at a time from the longer side, as in fine-tuning;
-    a row with an empty side is a single segment.
+    Where both are as long, B loses it.
 
     Args:
-        documents: the rows, of one or two sentences each.
-        max_seq_length: most tokens of an example, special ones included.
+        a_length, b_length: tokens of each, one number or an array.
+        room: most tokens of both.
+
+    Source: google-research/bert create_pretraining_data.py, truncate_seq_pair.
     """
-    for block in documents.blocks():
-        a, end = documents.token_spans(block)
-        first, last = documents.first[block], documents.last[block]
-        is_pair = last - first > 1
-        b = np.where(is_pair, documents.store.token_offsets(first + 1), end)
-        a_length, b_length = b - a, end - b
-        from_a, from_b = _shares_of_cut(a_length, b_length, max_seq_length - 3)
-        alone = np.minimum(a_length, max_seq_length - 2)
-        yield Drawn(
-            make_records(
-                a,
-                np.where(is_pair, b, 0),
-                np.where(is_pair, a_length - from_a, alone),
-                np.where(is_pair, b_length - from_b, 0),
-                NO_LABEL,
-            )
-        )
+    return (
+        np.minimum(a_length, np.maximum((room + 1) // 2, room - b_length)),
+        np.minimum(b_length, np.maximum(room // 2, room - a_length)),
+    )
 
 
 class _Sample(SplitDocuments):
@@ -211,13 +162,40 @@ class _Sample(SplitDocuments):
         super().__init__(
             documents.store,
             first=documents.first,
-            last=documents.last,
+            end=documents.end,
             hashes=documents.hashes,
         )
         self._chosen = chosen
 
     def blocks(self) -> Iterator[Array]:
         yield self._chosen
+
+
+def _draw_pairs(
+    documents: SplitDocuments,
+    rules: PairRules,
+    key: int,
+    draw: Callable[[SplitDocuments, _Walk, PairRules, U64], tuple[Records, Array]],
+) -> Iterator[Drawn]:
+    """Let ``draw`` take one pair of each document after another until all are at their end.
+
+    It returns a record for each document that is not, and which of them are pairs: of a chunk of
+    one token none can be made.
+    """
+    for block in documents.blocks():
+        records, owners = [], []
+        unused = 0
+        walk = _start(documents, block, rules, key)
+        for chunk in itertools.count():
+            if len(walk.starts) == 0:
+                break
+            numbers = hash64(walk.keys, np.full(len(walk.keys), chunk))
+            owner = walk.documents
+            drawn, is_pair = draw(documents, walk, rules, numbers)
+            records.append(drawn[is_pair])
+            owners.append(owner[is_pair])
+            unused += int((~is_pair).sum())
+        yield Drawn(sort_by_document(records, owners), unused)
 
 
 def _start(documents: SplitDocuments, block: Array, rules: PairRules, key: int) -> _Walk:
@@ -229,12 +207,14 @@ def _start(documents: SplitDocuments, block: Array, rules: PairRules, key: int) 
         keys=hash64(derive(key, "document"), block),
         targets=np.where(is_short, short, rules.budget),
         starts=documents.first[block],
-        last=documents.last[block],
+        end=documents.end[block],
     )
 
 
-def _next_pairs(documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64) -> Records:
-    """Draw one pair of each document, and let the walk go on behind it."""
+def _next_pairs(
+    documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
+) -> tuple[Records, Array]:
+    """Draw the next pair of each document, and move on behind it."""
     store = documents.store
     ends = walk.close_chunks(documents)
     sizes = ends - walk.starts
@@ -244,30 +224,49 @@ def _next_pairs(documents: SplitDocuments, walk: _Walk, rules: PairRules, number
     # What B has to have for the target; the least is one sentence, whose first token reaches it.
     missing = np.maximum(walk.targets - (a[1] - a[0]), 1)
     has_next = sizes > 1
-    if rules.reaches_on:
-        more = np.clip(store.sentences_at(a[1] + missing, side="left"), a_ends + 1, walk.last)
-        reaches = ~has_next & (ends < walk.last)
-        ends = np.where(reaches, more, ends)
-        has_next = has_next | reaches
+    if rules.reads_past_chunk:
+        more = np.clip(store.sentences_at(a[1] + missing, side="left"), a_ends + 1, walk.end)
+        is_longer = ~has_next & (ends < walk.end)
+        ends = np.where(is_longer, more, ends)
+        has_next = has_next | is_longer
     is_random = ~has_next | (uniform(hash64(_LABEL, numbers)) < rules.random_share)
     b_start, b_end = a[1].copy(), store.token_offsets(ends)
     which = np.flatnonzero(is_random)
     others = documents.draw_others(walk.documents[which], hash64(_OTHER, numbers[which]))
-    first, last = documents.first[others], documents.last[others]
-    start = first + below(hash64(_B_START, numbers[which]), last - first)
+    first, end = documents.first[others], documents.end[others]
+    start = first + below(hash64(_B_START, numbers[which]), end - first)
     b_start[which] = store.token_offsets(start)
     reached = store.sentences_at(b_start[which] + missing[which], side="left")
-    b_end[which] = store.token_offsets(np.clip(reached, start + 1, last))
-    first_segment, second_segment = _truncate(a, (b_start, b_end), rules.budget, numbers)
+    b_end[which] = store.token_offsets(np.clip(reached, start + 1, end))
+    a, b = _truncate(a, (b_start, b_end), rules.budget, numbers)
     # After a random B, the unused sentences of the chunk go back.
-    walk.go_on_from(np.where(is_random, a_ends, ends))
-    return make_records(
-        first_segment[0],
-        second_segment[0],
-        first_segment[1],
-        second_segment[1],
-        np.where(is_random, RANDOM_NEXT, IS_NEXT),
+    walk.move_to(np.where(is_random, a_ends, ends))
+    labels = np.where(is_random, RANDOM_NEXT, IS_NEXT)
+    return make_records(a[0], b[0], a[1], b[1], labels), np.ones(len(labels), bool)
+
+
+def _order_pairs(
+    documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
+) -> tuple[Records, Array]:
+    """Cut the next chunk of each document in two, and move on behind it."""
+    store = documents.store
+    ends = walk.close_chunks(documents)
+    sizes = ends - walk.starts
+    start, end = store.token_offsets(walk.starts), store.token_offsets(ends)
+    drawn = hash64(_A_END, numbers)
+    at_sentence = store.token_offsets(walk.starts + 1 + below(drawn, np.maximum(sizes - 1, 1)))
+    at_token = start + 1 + below(drawn, np.maximum(end - start - 1, 1))
+    middle = np.where(sizes > 1, at_sentence, at_token)
+    swap = uniform(hash64(_LABEL, numbers)) >= 0.5
+    a, b = _truncate(
+        (np.where(swap, middle, start), np.where(swap, end, middle)),
+        (np.where(swap, start, middle), np.where(swap, middle, end)),
+        rules.budget,
+        numbers,
     )
+    walk.move_to(ends)
+    labels = np.where(swap, SWAPPED, IN_ORDER)
+    return make_records(a[0], b[0], a[1], b[1], labels), end - start > 1
 
 
 def _truncate(
@@ -284,19 +283,8 @@ def _truncate(
         Start and length of A, and those of B.
     """
     a_length, b_length = a[1] - a[0], b[1] - b[0]
-    from_a, from_b = _shares_of_cut(a_length, b_length, budget)
+    a_kept, b_kept = share_room(a_length, b_length, budget)
     # Each removed token comes from the front or the back with equal chance.
-    a_front = count_heads(hash64(_A_FRONT, numbers), from_a)
-    b_front = count_heads(hash64(_B_FRONT, numbers), from_b)
-    return (a[0] + a_front, a_length - from_a), (b[0] + b_front, b_length - from_b)
-
-
-def _shares_of_cut(a_length: Array, b_length: Array, budget: int) -> tuple[Array, Array]:
-    """Return how many tokens A and B lose when the longer side always loses the next one."""
-    excess = np.maximum(0, a_length + b_length - budget)
-    # The longer side shrinks to the shorter one's length; then they take turns, B first.
-    difference = a_length - b_length
-    first_cut = np.minimum(excess, np.abs(difference))
-    rest = excess - first_cut
-    is_a = difference > 0
-    return np.where(is_a, first_cut, 0) + rest // 2, np.where(is_a, 0, first_cut) + (rest + 1) // 2
+    a_front = count_heads(hash64(_A_FRONT, numbers), a_length - a_kept)
+    b_front = count_heads(hash64(_B_FRONT, numbers), b_length - b_kept)
+    return (a[0] + a_front, a_kept), (b[0] + b_front, b_kept)

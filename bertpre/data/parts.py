@@ -1,32 +1,21 @@
 """Parts of a corpus, tokenised each by itself, on machines that need not know of one another."""
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from bertpre.artefacts import (
-    check_files,
-    fingerprint,
-    read_manifest,
-    stage_folder,
-    write_manifest,
-)
+from bertpre.artefacts import check_files, fingerprint, read_manifest, stage_folder, write_manifest
 from bertpre.config.schema import MakeData
-from bertpre.corpus.documents import read_documents
+from bertpre.corpus.documents import Document
 from bertpre.corpus.report import CorpusReport
-from bertpre.data.make_data import check_options, input_state, make_folder, stored_options
-from bertpre.data.tokenizing import Part, tokenize_corpus
+from bertpre.data.sources import Progress, StoredTokens, Text, check_options, stored_options
+from bertpre.data.tokenizing import Part
 from bertpre.errors import ConfigError, DataFormatError
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-_PART_FACTS = {
-    *("part", "of", "shards", "text_sha256", "text", "word_segmenter", "tokenizer", "corpus"),
-    "options",
-}
-_DIFFERENCES = {
+# What all parts of a corpus have in common, and what another value means.
+_COMMON_FACTS = {
     "of": "it is one of another number of parts",
     "shards": "it was made from another text",
     "text": "its text was read with other options",
@@ -34,6 +23,7 @@ _DIFFERENCES = {
     "tokenizer": "it has another tokenizer",
     "text_sha256": "it was made from another text",
 }
+_FACTS = _COMMON_FACTS.keys() | {"part", "corpus", "options"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,11 +51,11 @@ def make_part(
     part: Part,
     config: MakeData | None = None,
     overwrite: bool = False,
-    on_progress: Callable[[int, int | None], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> PartReport:
     """Tokenise one share of a corpus.
 
-    `bertpre.data.reuse.merge_parts` makes a data folder of all of them. Each part reads
+    `bertpre.data.make_data.merge_parts` makes a data folder of all of them. Each part reads
     the whole text, which takes a fraction of the time of tokenising it.
 
     Args:
@@ -80,46 +70,39 @@ def make_part(
     Raises:
         BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
     """
-    config = config or MakeData()
+    config, digest = config or MakeData(), hashlib.sha256()
     check_options(config)
-    loaded = Tokenizer.load(tokenizer)
-    text = stored_options(config)["text"]
-    state = [text, config.word_segmenter, *part, loaded.fingerprint, input_state(inputs, config)]
-    identity = fingerprint(state)
+    source = Text(inputs=inputs, tokenizer=Tokenizer.load(tokenizer), on_progress=on_progress)
+    options = stored_options(config)
+    identity = fingerprint(
+        [options["text"], config.word_segmenter, *part, *source.identity(config)]
+    )
+
+    def see(document: Document) -> None:
+        text = "\n".join([*document.sentences, "\n"])
+        digest.update(text.encode("utf-8", "surrogatepass"))
+
     with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
-        loaded.save_files(make_folder(work / "tokenizer"))
-        corpus, digest = CorpusReport(), hashlib.sha256()
-        documents = read_documents(
-            inputs, config.text, kmer=loaded.kmer, report=corpus, on_progress=on_progress
-        )
-        num_shards = tokenize_corpus(
-            _watched((document.sentences for document in documents), digest.update),
-            loaded,
-            tokenizer_folder=work / "tokenizer",
-            folder=make_folder(work / "tokens"),
-            workers=config.workers or os.cpu_count() or 1,
-            segmenter=config.word_segmenter,
-            part=part,
-        )
+        corpus, num_shards = source.tokenize(work, config, part=part, see=see)
         content = {
             "part": part.number,
             "of": part.of,
             "shards": num_shards,
             "text_sha256": digest.hexdigest(),
-            "text": text,
+            "text": options["text"],
             "word_segmenter": config.word_segmenter,
-            "tokenizer": loaded.fingerprint,
+            "tokenizer": source.tokenizer.fingerprint,
             "corpus": asdict(corpus),
             # Of examples, which --merge makes: so that it can say what differs there.
-            "options": stored_options(config),
+            "options": options,
         }
         write_manifest(work, "part", content)
     own = sum(part.has(shard) for shard in range(num_shards))
     return PartReport(part=part, shards=num_shards, own_shards=own, corpus=corpus)
 
 
-def read_parts(parts: Sequence[str | Path]) -> dict[Path, dict[str, Any]]:
-    """Read the manifests of the parts of a corpus, and check that they are whole and all there.
+def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
+    """Find the tokens in the parts of a corpus, and check that these are whole and all there.
 
     Args:
         parts: folders of `make_part`, in any order.
@@ -129,18 +112,17 @@ def read_parts(parts: Sequence[str | Path]) -> dict[Path, dict[str, Any]]:
     """
     manifests = {Path(part): read_manifest(Path(part), "part") for part in parts}
     for path, manifest in manifests.items():
-        if lacking := sorted(_PART_FACTS - manifest.keys()):
+        if lacking := sorted(_FACTS - manifest.keys()):
             raise DataFormatError(
                 f"{path}: another version of bertpre made this part, without {', '.join(lacking)}",
                 "make all parts again with `bertpre make-data --part`",
             )
     first, *rest = manifests
     for path in rest:
-        for name in ("of", "shards", "text", "word_segmenter", "tokenizer", "text_sha256"):
+        for name, difference in _COMMON_FACTS.items():
             if manifests[path][name] != manifests[first][name]:
                 raise ConfigError(
-                    f"{path}: is not a part of the corpus that {first} is a part of: "
-                    f"{_DIFFERENCES[name]}",
+                    f"{path}: is not a part of the corpus that {first} is a part of: {difference}",
                     "make all parts from the same text with the same options",
                 )
     numbers = [manifest["part"] for manifest in manifests.values()]
@@ -155,12 +137,14 @@ def read_parts(parts: Sequence[str | Path]) -> dict[Path, dict[str, Any]]:
         )
     for path, manifest in manifests.items():
         check_files(path, manifest, content=True)
-    return manifests
-
-
-def _watched(
-    documents: Iterable[tuple[str, ...]], see: Callable[[bytes], object]
-) -> Iterator[tuple[str, ...]]:
-    for sentences in documents:
-        see("\n".join([*sentences, "\n"]).encode("utf-8", "surrogatepass"))
-        yield sentences
+    facts = manifests[first]
+    return StoredTokens(
+        paths=list(manifests),
+        corpus=facts["corpus"],
+        options={
+            **facts["options"],
+            "text": facts["text"],
+            "word_segmenter": facts["word_segmenter"],
+        },
+        fingerprints=sorted(manifest["fingerprint"] for manifest in manifests.values()),
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[Any]
 U64 = npt.NDArray[np.uint64]
 
 _MASK = (1 << 64) - 1

@@ -1,24 +1,44 @@
 """What make-data found and made: counts for the manifest."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
-from bertpre.corpus.report import QUANTILES, CorpusReport
-from bertpre.data.dataset import mask_spec_of
-from bertpre.data.records import Records
-from bertpre.data.samples import MaskSample, sample_masks
+from bertpre.corpus.report import CorpusReport, quantiles
+from bertpre.data.examples import Records, example_lengths, map_records, read_examples
+from bertpre.data.index import DrawnIndex, IdCounts
+from bertpre.data.masking import MaskSpec, example_keys, mask_examples, mask_spec
+from bertpre.data.shards import most_frequent
 from bertpre.data.split import SplitDocuments
 from bertpre.data.tokens import TokenStore
 from bertpre.tokenizer.tokenizer import Tokenizer
 
+_MASKS_SAMPLED = 1000  # examples
 _MOST_FREQUENT_SHOWN = 10
 _RECORDS_AT_ONCE = 1 << 17
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskSample:
+    """Masks as they are drawn on some training examples, over their whole number; shares of 1.
+
+    Attributes:
+        examples: in the sample.
+        predicted: of all tokens, special ones included.
+        masked, random, kept: of the predicted tokens; "kept" has random ones that are the same.
+        run_length: predicted tokens side by side, mean.
+    """
+
+    examples: int
+    predicted: float
+    masked: float
+    random: float
+    kept: float
+    run_length: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,59 +107,42 @@ class DataReport:
 
 
 def describe_data(
-    corpus: CorpusReport,
+    index: Path,
     store: TokenStore,
-    records: Records,
     *,
+    corpus: CorpusReport,
     splits: tuple[SplitDocuments, SplitDocuments],
-    unigrams: npt.NDArray[np.int64],
-    unknown: int,
-    unused: int,
+    counts: IdCounts,
+    drawn: DrawnIndex,
     tokenizer: Tokenizer,
-    passes: int,
-    held_out_examples: int,
     config: MakeData,
     seed: int,
-    disk_bytes: Mapping[str, int],
 ) -> DataReport:
     """Count what is in the token store and the index, block by block.
 
     Args:
-        corpus: what was read.
+        index: the folder of the index, which has at least one training example.
         store: the tokenised corpus.
-        records: the training examples of all passes, at least one.
+        corpus: what was read.
         splits: training and held-out documents.
-        unigrams: occurrences of each id in the training documents.
-        unknown: tokens that are [UNK], held-out ones included.
-        unused: training tokens that could be in no example, all passes together.
+        counts: of each id.
+        drawn: what was written to the index.
         tokenizer: of the tokens.
-        passes: how often the training documents were gone through.
-        held_out_examples: how many of them there are.
         config: how the examples were made.
         seed: decides the masks of the sample.
-        disk_bytes: of "tokens" and of the "index".
     """
     training, held_out = splits
-    lengths: Counter[int] = Counter()
-    walked = num_of_label_1 = 0
-    for start in range(0, len(records), _RECORDS_AT_ONCE):
-        block = records[start : start + _RECORDS_AT_ONCE]
-        a_length, b_length = block["a_length"].astype(np.int64), block["b_length"].astype(np.int64)
-        _count(lengths, a_length + b_length + 2 + (b_length > 0))
-        is_of_label_1 = block["label"] == 1
-        num_of_label_1 += int(is_of_label_1.sum())
-        # A and a true B walk through the text once a pass; a random B is read in addition.
-        is_random = is_of_label_1 if config.objective == "mlm-nsp" else np.zeros(len(block), bool)
-        walked += int(a_length.sum() + b_length[~is_random].sum())
+    records, passes = map_records(index / "examples.bin"), len(drawn.pass_ends)
+    lengths, num_of_label_1, walked = _measure(records, with_random=config.objective == "mlm-nsp")
     sentences: Counter[int] = Counter()
     for sentence_lengths in store.sentence_length_blocks():
         _count(sentences, sentence_lengths)
-    one_sentence = sum(int((np.diff(starts) == 1).sum()) for starts, _ in store.documents())
-    spec = mask_spec_of(config_to_dict(config))
     by_length = np.array(sorted(lengths.items()))
-    predictions = int((spec.num_predictions(by_length[:, 0]) * by_length[:, 1]).sum())
-    num_training_tokens = int(unigrams.sum())
-    used, no_example = (count / (passes * num_training_tokens) for count in (walked, unused))
+    tokens_per_epoch = int(by_length.prod(axis=1).sum())
+    spec = mask_spec(config)
+    num_tokens = passes * int(counts.in_training.sum())
+    used, unused = walked / num_tokens, drawn.unused / num_tokens
+    share_of_label_1 = num_of_label_1 / len(records)
     return DataReport(
         corpus=corpus,
         documents=store.num_documents,
@@ -147,40 +150,78 @@ def describe_data(
         tokens=store.num_tokens,
         empty_sentences=store.empty_sentences,
         empty_documents=store.empty_documents,
-        one_sentence_documents=one_sentence,
-        unknown_share=unknown / store.num_tokens,
+        one_sentence_documents=sum(
+            int((np.diff(starts) == 1).sum()) for starts, _ in store.documents()
+        ),
+        unknown_share=int(counts.everywhere[tokenizer.unk_id]) / store.num_tokens,
         unknown_most_frequent=most_unknown(store),
         pieces_per_word=store.num_tokens / store.count_words(),
-        sentence_length_quantiles=_quantiles(sentences),
+        sentence_length_quantiles=quantiles(sentences),
         training_documents=len(training),
         held_out_documents=len(held_out),
         training_examples=len(records),
-        held_out_examples=held_out_examples,
+        held_out_examples=drawn.num_held_out,
         passes=passes,
-        random_next_share=(
-            num_of_label_1 / len(records) if config.objective == "mlm-nsp" else None
-        ),
-        swapped_share=num_of_label_1 / len(records) if config.objective == "mlm-sop" else None,
-        mean_length=sum(length * count for length, count in lengths.items()) / len(records),
+        random_next_share=share_of_label_1 if config.objective == "mlm-nsp" else None,
+        swapped_share=share_of_label_1 if config.objective == "mlm-sop" else None,
+        mean_length=tokens_per_epoch / len(records),
         longest=max(lengths),
-        length_quantiles=_quantiles(lengths),
-        tokens_per_epoch=sum(length * count for length, count in lengths.items()),
-        predictions_per_epoch=predictions,
+        length_quantiles=quantiles(lengths),
+        tokens_per_epoch=tokens_per_epoch,
+        predictions_per_epoch=int(spec.num_predictions(by_length[:, 0]) @ by_length[:, 1]),
         full_length_examples=lengths[config.max_seq_length],
         used_share=used,
-        truncated_share=max(0.0, 1 - used - no_example),
-        unused_share=no_example,
-        mask_sample=sample_masks(records, store, tokenizer, spec=spec, seed=seed),
+        truncated_share=max(0.0, 1 - used - unused),
+        unused_share=unused,
+        mask_sample=_sample_masks(records, store, tokenizer, spec=spec, seed=seed),
         text_bytes=store.text_bytes,
-        tokens_bytes=disk_bytes["tokens"],
-        index_bytes=disk_bytes["index"],
+        tokens_bytes=_disk_bytes(store.folder),
+        index_bytes=_disk_bytes(index),
     )
 
 
 def most_unknown(store: TokenStore) -> tuple[tuple[str, int], ...]:
     """Return the characters or tokens that most often have no entry, with their counts."""
-    ranked = sorted(store.unknown.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(ranked[:_MOST_FREQUENT_SHOWN])
+    return tuple(most_frequent(store.unknown, _MOST_FREQUENT_SHOWN))
+
+
+def _measure(records: Records, *, with_random: bool) -> tuple[Counter[int], int, int]:
+    """Count lengths, labels 1, and the tokens of the text that a walk through it took."""
+    lengths: Counter[int] = Counter()
+    walked = num_of_label_1 = 0
+    for start in range(0, len(records), _RECORDS_AT_ONCE):
+        block = records[start : start + _RECORDS_AT_ONCE]
+        _count(lengths, example_lengths(block))
+        is_of_label_1 = block["label"] == 1
+        num_of_label_1 += int(is_of_label_1.sum())
+        # A and a true B walk through the text once a pass; a random B is read in addition.
+        walked += int(block["a_length"].sum(dtype=np.int64))
+        walked += int(block["b_length"][~(is_of_label_1 & with_random)].sum(dtype=np.int64))
+    return lengths, num_of_label_1, walked
+
+
+def _sample_masks(
+    records: Records, store: TokenStore, tokenizer: Tokenizer, *, spec: MaskSpec, seed: int
+) -> MaskSample:
+    """Draw the masks of examples that lie evenly over an index, as in epoch 0."""
+    places = np.linspace(0, len(records) - 1, min(len(records), _MASKS_SAMPLED))
+    numbers = np.unique(places.astype(np.int64))
+    examples = read_examples(records[numbers], store, tokenizer, with_nsp=False)
+    keys = example_keys(seed, np.zeros_like(numbers), numbers)
+    masked = mask_examples(examples, keys=keys, spec=spec, tokenizer=tokenizer)
+    now = masked.input_ids[masked.predicted]
+    num_predicted = len(now)
+    is_mask, is_same = now == tokenizer.mask_id, now == masked.mlm_labels
+    # Never across examples, as [CLS] and [SEP] stand between them and are not predicted.
+    runs = 1 + int((np.diff(masked.predicted) > 1).sum())
+    return MaskSample(
+        examples=len(numbers),
+        predicted=num_predicted / len(masked.input_ids),
+        masked=float(is_mask.mean()),
+        random=float((~is_mask & ~is_same).mean()),
+        kept=float(is_same.mean()),
+        run_length=num_predicted / runs,
+    )
 
 
 def _count(counts: Counter[int], values: npt.NDArray[np.int64]) -> None:
@@ -188,8 +229,5 @@ def _count(counts: Counter[int], values: npt.NDArray[np.int64]) -> None:
     counts.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
 
 
-def _quantiles(counts: Counter[int]) -> tuple[int, ...]:
-    values, times = zip(*sorted(counts.items()), strict=True)
-    # The smallest value that has at least that share of all at or below it.
-    places = np.searchsorted(np.cumsum(times), np.array(QUANTILES) * sum(times), side="left")
-    return tuple(values[min(place, len(values) - 1)] for place in places)
+def _disk_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.bin"))

@@ -1,4 +1,4 @@
-"""A look at some examples: how masks fall, and what people would read."""
+"""Masked examples as pieces: for people to read, and for other trainers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,34 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from bertpre.artefacts import whole_file
-from bertpre.data.dataset import PretrainingData, assemble
-from bertpre.data.masking import MaskSpec, Vocabulary, example_keys, mask_tokens
-from bertpre.data.records import Records
-from bertpre.data.tokens import TokenStore
-from bertpre.tokenizer.tokenizer import Tokenizer
+from bertpre.data.dataset import PretrainingData
 
-_MASKS_SAMPLED = 1000  # examples
 _MOST_SHOWN = 512  # tokens of an example
+_TOKENS_AT_ONCE = 1 << 17
 LABEL_NAMES = {"mlm-nsp": ("is next", "random"), "mlm-sop": ("in order", "swapped")}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MaskSample:
-    """Masks as they are drawn on some training examples, over their whole number; shares of 1.
-
-    Attributes:
-        examples: in the sample.
-        predicted: of all tokens, special ones included.
-        masked, random, kept: of the predicted tokens; "kept" has random ones that are the same.
-        run_length: predicted tokens side by side, mean.
-    """
-
-    examples: int
-    predicted: float
-    masked: float
-    random: float
-    kept: float
-    run_length: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,56 +45,13 @@ class DecodedExample:
         return " ".join(shown) if self.label is None else f"{self.label}: {' '.join(shown)}"
 
 
-def sample_masks(
-    records: Records, store: TokenStore, tokenizer: Tokenizer, *, spec: MaskSpec, seed: int
-) -> MaskSample:
-    """Draw the masks of examples that lie evenly over an index, as in epoch 0.
-
-    Args:
-        records: the training examples, at least one.
-        store: where their tokens are.
-        tokenizer: of the tokens.
-        spec: how masks are drawn.
-        seed: decides them.
-    """
-    places = np.linspace(0, len(records) - 1, min(len(records), _MASKS_SAMPLED))
-    numbers = np.unique(places.astype(np.int64))
-    found = assemble(records[numbers], store, tokenizer, with_nsp=False)
-    masked = mask_tokens(
-        found.ids,
-        lengths=found.lengths,
-        maskable=found.maskable,
-        word_starts=found.word_starts,
-        keys=example_keys(seed, np.zeros_like(numbers), numbers),
-        spec=spec,
-        vocabulary=Vocabulary(tokenizer.mask_id, tokenizer.ordinary_ids),
-    )
-    now = masked.input_ids[masked.predicted]
-    num_predicted = len(now)
-    is_mask, is_same = now == tokenizer.mask_id, now == masked.labels
-    # Never across examples, as [CLS] and [SEP] stand between them and are not predicted.
-    runs = 1 + int((np.diff(masked.predicted) > 1).sum())
-    return MaskSample(
-        examples=len(numbers),
-        predicted=num_predicted / len(found.ids),
-        masked=float(is_mask.mean()),
-        random=float((~is_mask & ~is_same).mean()),
-        kept=float(is_same.mean()),
-        run_length=num_predicted / runs,
-    )
-
-
-def decode_examples(folder: str | Path, count: int) -> list[DecodedExample]:
+def decode_examples(data: PretrainingData, count: int) -> list[DecodedExample]:
     """Decode the first examples of an epoch, masked.
 
     Args:
-        folder: a data folder.
+        data: a data folder.
         count: most examples.
-
-    Raises:
-        DataFormatError: the folder is missing, unfinished, damaged or of another kind.
     """
-    data = PretrainingData(folder)
     names = LABEL_NAMES.get(data.objective)
     epochs, numbers = data.order(0, min(count, len(data.records)), seed=data.seed)
     found = []
@@ -136,9 +70,6 @@ def decode_examples(folder: str | Path, count: int) -> list[DecodedExample]:
             )
         )
     return found
-
-
-_TOKENS_AT_ONCE = 1 << 17
 
 
 def export_jsonl(data: PretrainingData, path: Path) -> None:

@@ -2,16 +2,13 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, reduce
-from typing import Any, Literal, Protocol
+from functools import cached_property
+from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from bertpre.data.random64 import U64, below, derive, hash64
+from bertpre.data.random64 import U64, Array, below, derive, hash64
 from bertpre.data.tokens import TokenStore
-
-Array = npt.NDArray[Any]
 
 _MOST_DRAWS = 10
 # As much as is drawn at once: arrays over it take some 20 MB.
@@ -34,13 +31,13 @@ class SplitDocuments:
 
     Args:
         store: the token store.
-        first, last: int64, (documents,): each has the sentences first to last - 1.
+        first, end: int64, (documents,): each has the sentences first to end - 1.
         hashes: uint64, (documents,): equal for documents of equal text.
     """
 
-    def __init__(self, store: Sentences, *, first: Array, last: Array, hashes: Array) -> None:
+    def __init__(self, store: Sentences, *, first: Array, end: Array, hashes: Array) -> None:
         self.store = store
-        self.first, self.last, self.hashes = first, last, hashes
+        self.first, self.end, self.hashes = first, end, hashes
 
     def __len__(self) -> int:
         return len(self.first)
@@ -62,7 +59,7 @@ class SplitDocuments:
         start = 0
         while start < len(self):
             here = slice(start, start + _BLOCK_DOCUMENTS)
-            sentences = np.cumsum(self.last[here] - self.first[here])
+            sentences = np.cumsum(self.end[here] - self.first[here])
             count = max(1, int(np.searchsorted(sentences, _BLOCK_SENTENCES, side="right")))
             yield np.arange(start, start + count)
             start += count
@@ -72,14 +69,14 @@ class SplitDocuments:
         store = self.store
         return (
             store.token_offsets(self.first[documents]),
-            store.token_offsets(self.last[documents]),
+            store.token_offsets(self.end[documents]),
         )
 
     def draw_others(self, documents: Array, keys: U64) -> Array:
         """Draw for each document one of another text.
 
-        The reference draws ten times and then takes the same document, calling it random. We go
-        on to the next one that differs, so that no pair is mislabelled.
+        After ten draws the reference takes the same document and labels the pair random all the
+        same. Here the next document that differs is taken, so that no label is wrong.
 
         Args:
             documents: int64, (n,): their numbers.
@@ -103,7 +100,7 @@ class SplitDocuments:
         return np.flatnonzero(self.hashes != np.roll(self.hashes, -1))
 
 
-def keep_on_disk(blocks: Iterable[Array], dtype: type[np.int64] | type[np.uint64]) -> Array:
+def _keep_on_disk(blocks: Iterable[Array], dtype: type[np.int64] | type[np.uint64]) -> Array:
     """Put arrays together in a nameless file and map it, so that they take no private memory."""
     with tempfile.TemporaryFile() as file:
         for block in blocks:
@@ -116,8 +113,9 @@ def keep_on_disk(blocks: Iterable[Array], dtype: type[np.int64] | type[np.uint64
 
 FEWEST_DOCUMENTS = 20  # with fewer, whole documents would be too coarse a share
 
-# Takes where documents start and end, and their hashes; returns starts, ends, and which are chosen.
-Choice = Callable[[Array, Array, U64], tuple[Array, Array, Array]]
+# Takes the first sentences of documents, the ends, and the hashes; returns which sentences of which
+# documents are chosen.
+_Choice = Callable[[Array, Array, U64], tuple[Array, Array, Array]]
 
 
 def split_documents(
@@ -138,52 +136,45 @@ def split_documents(
         Training and held-out documents; the latter may be none.
     """
     key = derive(seed, "held-out")
-    smallest = reduce(
-        lambda found, shard: np.unique(np.concatenate([found, hash64(key, shard[1])]))[
-            :FEWEST_DOCUMENTS
-        ],
-        store.documents(),
-        np.zeros(0, np.uint64),
-    )
-    if fraction == 0:
+    threshold = np.uint64(0) if fraction == 0 else _hash_threshold(store, fraction, key)
+    if threshold is not None:
         return (
-            _choose(store, lambda first, last, _: (first, last, first >= 0)),
-            _choose(store, lambda first, last, _: (first, last, first < 0)),
-        )
-    if len(smallest) == FEWEST_DOCUMENTS:
-        # At least two distinct documents, as a random next sentence needs another document.
-        threshold = max(np.uint64(int(fraction * 2**64)), smallest[1] + np.uint64(1))
-        return (
-            _choose(store, lambda first, last, h: (first, last, hash64(key, h) >= threshold)),
-            _choose(store, lambda first, last, h: (first, last, hash64(key, h) < threshold)),
+            _choose(store, lambda first, end, h: (first, end, hash64(key, h) >= threshold)),
+            _choose(store, lambda first, end, h: (first, end, hash64(key, h) < threshold)),
         )
 
-    def middle(first: Array, last: Array) -> Array:
-        sizes = last - first
+    def cut(first: Array, end: Array) -> Array:
+        sizes = end - first
         # Two sentences stay, or the document would have no next sentence to teach.
         wanted = np.maximum(1, np.rint(fraction * sizes)).astype(np.int64)
-        return last - np.clip(wanted, 0, np.maximum(sizes - 2, 0))
+        return end - np.clip(wanted, 0, np.maximum(sizes - 2, 0))
 
     return (
-        _choose(store, lambda first, last, _: (first, middle(first, last), first >= 0)),
-        _choose(
-            store,
-            lambda first, last, _: (middle(first, last), last, middle(first, last) < last),
-        ),
+        _choose(store, lambda first, end, _: (first, cut(first, end), first >= 0)),
+        _choose(store, lambda first, end, _: (cut(first, end), end, cut(first, end) < end)),
     )
 
 
-def _choose(store: TokenStore, choice: Choice) -> SplitDocuments:
-    kinds: tuple[type[np.int64] | type[np.uint64], ...] = (np.int64, np.int64, np.uint64)
-    chosen = [
-        keep_on_disk(
-            (_chosen(choice, starts, hashes)[i] for starts, hashes in store.documents()), t
-        )
-        for i, t in enumerate(kinds)
-    ]
-    return SplitDocuments(store, first=chosen[0], last=chosen[1], hashes=chosen[2])
+def _hash_threshold(store: TokenStore, fraction: float, key: int) -> np.uint64 | None:
+    """Return the hash below which documents are held out; None if there are too few of them."""
+    smallest = np.zeros(0, np.uint64)
+    for _, hashes in store.documents():
+        smallest = np.unique(np.concatenate([smallest, hash64(key, hashes)]))[:FEWEST_DOCUMENTS]
+    if len(smallest) < FEWEST_DOCUMENTS:
+        return None
+    # At least two distinct documents, as a random next sentence needs another document.
+    return np.uint64(max(int(fraction * 2**64), int(smallest[1]) + 1))
 
 
-def _chosen(choice: Choice, starts: Array, hashes: U64) -> tuple[Array, Array, Array]:
-    first, last, is_chosen = choice(starts[:-1], starts[1:], hashes)
-    return first[is_chosen], last[is_chosen], hashes[is_chosen]
+def _choose(store: TokenStore, choice: _Choice) -> SplitDocuments:
+    def column(number: int) -> Iterator[Array]:
+        for bounds, hashes in store.documents():
+            first, end, is_chosen = choice(bounds[:-1], bounds[1:], hashes)
+            yield (first, end, hashes)[number][is_chosen]
+
+    return SplitDocuments(
+        store,
+        first=_keep_on_disk(column(0), np.int64),
+        end=_keep_on_disk(column(1), np.int64),
+        hashes=_keep_on_disk(column(2), np.uint64),
+    )

@@ -16,12 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertpre.data.tokens import (
-    ShardWriter,
-    TokenizedDocuments,
-    id_dtype,
-    shard_counts,
-)
+from bertpre.data.shards import ShardWriter, TokenizedDocuments, shard_counts
 from bertpre.errors import ConfigError, TokenizerError
 from bertpre.tokenizer.tokenizer import Segmenter, Tokenizer, load_segmenter
 
@@ -67,17 +62,10 @@ def _is_number(text: str) -> bool:
 
 
 class Block(NamedTuple):
-    """Whole documents, as much as is tokenised at once.
-
-    Attributes:
-        shard: number of the shard that they are part of.
-        sentences: of all documents, one after another.
-        document_lengths: sentences of each.
-    """
+    """Whole documents, as many as are tokenised at once, and the number of their shard."""
 
     shard: int
-    sentences: list[str]
-    document_lengths: list[int]
+    documents: list[tuple[str, ...]]
 
 
 def tokenize_corpus(
@@ -108,13 +96,7 @@ def tokenize_corpus(
         ConfigError: the segmenter is not installed.
         TokenizerError: Han characters are no words to this tokenizer, which a segmenter needs.
     """
-    tools = _Tools(tokenizer, load_segmenter(segmenter))
-    if tools.segment is not None and not tokenizer.cuts_han:
-        raise TokenizerError(
-            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
-            "character, so words of them cannot be told",
-            "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
-        )
+    segment = _segmenter_for(tokenizer, segmenter)
     num_shards = 0
     kept: set[int] = set()
 
@@ -129,42 +111,51 @@ def tokenize_corpus(
             if part.has(block.shard) and block.shard not in kept:
                 yield block
 
+    blocks: Iterator[Block] = wanted()
+    first = list(itertools.islice(blocks, _FEWEST_BLOCKS_FOR_WORKERS))
+    blocks = itertools.chain(first, blocks)
+    tokenized: Iterator[tuple[int, TokenizedDocuments]]
+    # A small corpus is done before a process has started.
+    if workers == 1 or len(first) < _FEWEST_BLOCKS_FOR_WORKERS:
+        tokenized = (
+            (block.shard, tokenize_documents(block.documents, tokenizer, segment=segment))
+            for block in blocks
+        )
+    else:
+        tokenized = _tokenize_in_workers(blocks, workers, tokenizer_folder, segmenter)
     with ShardWriter(folder) as writer:
-        for shard, tokenized in _tokenize_blocks(
-            wanted(), tools, _Loading(tokenizer_folder, segmenter), workers
-        ):
-            writer.add(tokenized, shard=shard)
+        for shard, of_block in tokenized:
+            writer.add(of_block, shard=shard)
     if kept:
         log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
     return num_shards
 
 
+def _segmenter_for(tokenizer: Tokenizer, segmenter: str) -> Segmenter | None:
+    segment = load_segmenter(segmenter)
+    if segment is not None and not tokenizer.cuts_han:
+        raise TokenizerError(
+            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
+            "character, so words of them cannot be told",
+            "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
+        )
+    return segment
+
+
 def tokenize_documents(
-    documents: Iterable[Sequence[str]], tokenizer: Tokenizer
+    documents: Sequence[tuple[str, ...]], tokenizer: Tokenizer, *, segment: Segmenter | None = None
 ) -> TokenizedDocuments:
     """Tokenise documents; sentences without a token, and documents without one, are left out.
 
     Args:
         documents: each as its sentences.
         tokenizer: decides the ids and where words start.
+        segment: finds the words of Chinese text.
     """
-    block = Block(0, [], [])
-    for document in documents:
-        block.sentences.extend(document)
-        block.document_lengths.append(len(document))
-    return _tokenize(block, _Tools(tokenizer, None))
-
-
-def _tokenize(block: Block, tools: "_Tools") -> TokenizedDocuments:
-    tokenizer, segment = tools
-    sentences, sizes = block.sentences, np.array(block.document_lengths, np.int64)
+    sentences = [sentence for document in documents for sentence in document]
     found = tokenizer.encode_all(sentences, segment=segment)
-    ends = np.cumsum(sizes)
-    firsts = ends - sizes
-    texts = [
-        "\n".join(sentences[first:end]).encode()
-        for first, end in zip(firsts.tolist(), ends.tolist(), strict=True)
-    ]
+    ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
+    texts = ["\n".join(document).encode() for document in documents]
     hashes = [
         int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts
     ]
@@ -192,6 +183,11 @@ def _tokenize(block: Block, tools: "_Tools") -> TokenizedDocuments:
     )
 
 
+def id_dtype(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
+    """Return the narrowest type that holds every id of a vocabulary."""
+    return np.uint16 if vocab_size <= 2**16 else np.uint32
+
+
 def _unknown_parts(chunk: str, tokenizer: Tokenizer) -> Iterator[str]:
     """Find what makes text hold [UNK]: characters, or whole tokens where those are looked up.
 
@@ -208,45 +204,37 @@ def _unknown_parts(chunk: str, tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
-    block = Block(0, [], [])
+    block = Block(0, [])
     in_block = in_shard = 0  # characters
     for document in documents:
-        block.sentences.extend(document)
-        block.document_lengths.append(len(document))
+        block.documents.append(document)
         in_block += sum(map(len, document))
         if in_block >= _BLOCK_CHARACTERS:
             yield block
             in_shard += in_block
             is_full = in_shard >= SHARD_CHARACTERS
-            block = Block(block.shard + is_full, [], [])
+            block = Block(block.shard + is_full, [])
             in_block, in_shard = 0, 0 if is_full else in_shard
-    if block.sentences:
+    if any(block.documents):
         yield block
 
 
-def _tokenize_blocks(
-    blocks: Iterator[Block], tools: "_Tools", loading: "_Loading", workers: int
+def _tokenize_in_workers(
+    blocks: Iterable[Block], workers: int, tokenizer_folder: Path, segmenter: str
 ) -> Iterator[tuple[int, TokenizedDocuments]]:
     """Tokenise blocks in order; at most two a process are under way, so memory is bounded."""
-    first = list(itertools.islice(blocks, _FEWEST_BLOCKS_FOR_WORKERS))
-    blocks = itertools.chain(first, blocks)
-    # A small corpus is done before a process has started.
-    if workers == 1 or len(first) < _FEWEST_BLOCKS_FOR_WORKERS:
-        for block in blocks:
-            yield block.shard, _tokenize(block, tools)
-        return
     # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
         workers,
         mp_context=context,
         initializer=_start_worker,
-        initargs=(loading, os.getpid()),
+        initargs=(tokenizer_folder, segmenter, os.getpid()),
     ) as pool:
         waiting: deque[tuple[int, Future[TokenizedDocuments]]] = deque()
         try:
             for block in blocks:
-                waiting.append((block.shard, pool.submit(_tokenize_in_worker, block)))
+                waiting.append((block.shard, pool.submit(_tokenize_in_worker, block.documents)))
                 if len(waiting) >= 2 * workers:
                     shard, future = waiting.popleft()
                     yield shard, future.result()
@@ -256,30 +244,16 @@ def _tokenize_blocks(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _Tools(NamedTuple):
-    tokenizer: Tokenizer
-    segment: Segmenter | None
+_worker_tokenizer: Tokenizer
+_worker_segment: Segmenter | None
 
 
-class _Loading(NamedTuple):
-    """What each process loads."""
-
-    tokenizer_folder: Path
-    segmenter: str
-
-    def load(self) -> _Tools:
-        return _Tools(Tokenizer.load(self.tokenizer_folder), load_segmenter(self.segmenter))
-
-
-_worker_tools: _Tools
-
-
-def _start_worker(loading: _Loading, parent: int) -> None:
-    global _worker_tools
+def _start_worker(tokenizer_folder: Path, segmenter: str, parent: int) -> None:
+    global _worker_tokenizer, _worker_segment
     # Ctrl-C goes to every process of the terminal; the parent decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _worker_tools = loading.load()
+    _worker_tokenizer, _worker_segment = Tokenizer.load(tokenizer_folder), load_segmenter(segmenter)
 
 
 def _end_with(parent: int) -> None:
@@ -289,5 +263,5 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _tokenize_in_worker(block: Block) -> TokenizedDocuments:
-    return _tokenize(block, _worker_tools)
+def _tokenize_in_worker(documents: list[tuple[str, ...]]) -> TokenizedDocuments:
+    return tokenize_documents(documents, _worker_tokenizer, segment=_worker_segment)

@@ -1,155 +1,30 @@
-"""The token store: the corpus tokenised once, in shards of whole documents, memory-mapped.
+"""The token store: the corpus tokenised once, in shards of whole documents, memory-mapped."""
 
-A shard is five flat files: token ids, first-token-of-a-word bits, offsets of sentences into tokens
-and of documents into sentences, and a hash of each document's text.
-"""
-
-import contextlib
-import json
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from bertpre.artefacts import write_json
+from bertpre.data.random64 import Array
+from bertpre.data.shards import ShardCounts, finished_shards
 from bertpre.errors import DataFormatError
 
-Array = npt.NDArray[Any]
-
-_MOST_UNKNOWN = 1000  # kept of each shard
 _BLOCK = 1 << 20  # of what is read in order, so that memory is bounded
 
 
-class TokenizedDocuments(NamedTuple):
-    """Consecutive documents as arrays; the unit that passes between processes.
-
-    Attributes:
-        ids: token ids of all sentences, uint16 or uint32.
-        starts: whether a token begins a word, bool, as long as ``ids``.
-        sentence_lengths: tokens of each sentence, int64, each at least 1.
-        document_lengths: sentences of each document, int64, each at least 1.
-        hashes: a hash of each document's text, uint64.
-        text_bytes: size of the text in UTF-8.
-        empty_sentences: sentences that had no token left, which are not in the arrays.
-        empty_documents: documents that had no sentence left.
-        unknown: characters (of whole-token vocabularies, tokens) that have no entry, counted.
-    """
-
-    ids: Array
-    starts: Array
-    sentence_lengths: Array
-    document_lengths: Array
-    hashes: Array
-    text_bytes: int
-    empty_sentences: int
-    empty_documents: int
-    unknown: Counter[str]
-
-
-class ShardWriter:
-    """Writes tokenised documents as numbered shards, part by part, so memory does not grow.
-
-    A shard's ``.json`` is written last, so what an interrupted run finished can be told from what
-    it did not; `finished_shards` reads it back.
-
-    Args:
-        folder: where the shards go.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._number = -1
-        self._files = contextlib.ExitStack()
-        self._bits = np.zeros(0, bool)  # of tokens that do not fill a byte yet
-
-    def __enter__(self) -> "ShardWriter":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self._finish()
-        self._files.close()
-
-    def add(self, part: TokenizedDocuments, *, shard: int = 0) -> None:
-        """Append documents to a shard; the one before it is finished then."""
-        if shard != self._number:
-            self._finish()
-            self._start(shard)
-        counts = self._counts
-        bits = np.concatenate([self._bits, part.starts])
-        whole = len(bits) // 8 * 8
-        self._bits = bits[whole:]
-        self._write("ids", part.ids)
-        self._write("words", np.packbits(bits[:whole]))
-        self._write("sentences", counts["tokens"] + np.cumsum(part.sentence_lengths), np.uint64)
-        self._write("documents", counts["sentences"] + np.cumsum(part.document_lengths), np.uint64)
-        self._write("hashes", part.hashes, np.uint64)
-        counts["tokens"] += len(part.ids)
-        counts["sentences"] += len(part.sentence_lengths)
-        counts["documents"] += len(part.document_lengths)
-        counts["text_bytes"] += part.text_bytes
-        counts["empty_sentences"] += part.empty_sentences
-        counts["empty_documents"] += part.empty_documents
-        counts["id_bytes"] = part.ids.dtype.itemsize
-        self._unknown.update(part.unknown)
-
-    def _start(self, number: int) -> None:
-        self._number = number
-        self._bits = np.zeros(0, bool)
-        self._counts: Counter[str] = Counter()
-        self._unknown: Counter[str] = Counter()
-        stem = self._folder / f"{number:05d}"
-        self._open = {
-            name: self._files.enter_context(Path(f"{stem}.{name}.bin").open("wb"))  # noqa: SIM115
-            for name in ("ids", "words", "sentences", "documents", "hashes")
-        }
-        for name in ("sentences", "documents"):
-            self._write(name, np.zeros(1), np.uint64)
-
-    def _write(self, name: str, values: Array, dtype: type[np.uint64] | None = None) -> None:
-        self._open[name].write((values if dtype is None else values.astype(dtype)).tobytes())
-
-    def _finish(self) -> None:
-        if self._number < 0:
-            return
-        self._write("words", np.packbits(self._bits))
-        self._files.close()
-        ranked = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
-        names = ("tokens", "sentences", "documents", "text_bytes", "id_bytes")
-        more = ("empty_sentences", "empty_documents")
-        counts = {name: self._counts[name] for name in (*names, *more)}
-        write_json(
-            shard_counts(self._folder, self._number),
-            {**counts, "unknown": dict(ranked[:_MOST_UNKNOWN])},
-        )
-        self._number = -1
-
-
-def shard_counts(folder: Path, number: int) -> Path:
-    """Return the file that says that a shard is whole, and holds its counts."""
-    return folder / f"{number:05d}.json"
-
-
-def finished_shards(folder: Path) -> list[dict[str, Any]]:
-    """Return the counts of each whole shard, in order, up to the first that is missing."""
-    counts: list[dict[str, Any]] = []
-    while (path := shard_counts(folder, len(counts))).is_file():
-        counts.append(json.loads(path.read_text()))
-    return counts
-
-
 class _Shard:
-    def __init__(self, folder: Path, number: int, counts: dict[str, Any]) -> None:
-        stem = folder / f"{number:05d}"
-        self.counts = counts
-        self.ids = _map(stem, "ids", f"<u{counts['id_bytes']}", counts["tokens"])
-        self.words = _map(stem, "words", "u1", (counts["tokens"] + 7) // 8)
-        self.sentences = _map(stem, "sentences", "<u8", counts["sentences"] + 1)
-        self.documents = _map(stem, "documents", "<u8", counts["documents"] + 1)
-        self.hashes = _map(stem, "hashes", "<u8", counts["documents"])
+    """The files of a shard, mapped, and where it starts in the store."""
+
+    def __init__(self, stem: Path, counts: ShardCounts, first_token: int, first_sentence: int):
+        self.first_token, self.first_sentence = first_token, first_sentence
+        self.ids = _map(stem, "ids", f"<u{counts.id_bytes}", counts.tokens)
+        self.words = _map(stem, "words", "u1", (counts.tokens + 7) // 8)
+        self.sentences = _map(stem, "sentences", "<u8", counts.sentences + 1)
+        self.documents = _map(stem, "documents", "<u8", counts.documents + 1)
+        self.hashes = _map(stem, "hashes", "<u8", counts.documents)
 
 
 class TokenStore:
@@ -166,28 +41,33 @@ class TokenStore:
         counts = finished_shards(folder)
         if not counts:
             raise DataFormatError(f"{folder}: holds no finished shard", "rerun make-data")
-        self._shards = [_Shard(folder, number, c) for number, c in enumerate(counts)]
-        self._token_ends = _ends(counts, "tokens")
-        self._sentence_ends = _ends(counts, "sentences")
+        self.folder = folder
+        self._token_ends = list(itertools.accumulate(c.tokens for c in counts))
+        self._sentence_ends = list(itertools.accumulate(c.sentences for c in counts))
+        self._shards = [
+            _Shard(folder / f"{number:05d}", c, tokens - c.tokens, sentences - c.sentences)
+            for number, (c, tokens, sentences) in enumerate(
+                zip(counts, self._token_ends, self._sentence_ends, strict=True)
+            )
+        ]
         self.num_tokens = self._token_ends[-1]
         self.num_sentences = self._sentence_ends[-1]
-        self.num_documents = _ends(counts, "documents")[-1]
-        self.ids_bytes = sum(c["tokens"] * c["id_bytes"] for c in counts)
-        self.text_bytes = _ends(counts, "text_bytes")[-1]
-        self.empty_sentences = _ends(counts, "empty_sentences")[-1]
-        self.empty_documents = _ends(counts, "empty_documents")[-1]
+        self.num_documents = sum(c.documents for c in counts)
+        self.ids_bytes = sum(c.tokens * c.id_bytes for c in counts)
+        self.text_bytes = sum(c.text_bytes for c in counts)
+        self.empty_sentences = sum(c.empty_sentences for c in counts)
+        self.empty_documents = sum(c.empty_documents for c in counts)
         self.unknown: Counter[str] = Counter()
         for c in counts:
-            self.unknown.update(c["unknown"])
+            self.unknown.update(c.unknown)
 
     def documents(self) -> Iterator[tuple[Array, Array]]:
         """Yield, shard by shard, where documents start and end, and the hashes of their text.
 
         The first is int64, (documents + 1,): numbers of sentences in the store.
         """
-        for shard, end in zip(self._shards, self._sentence_ends, strict=True):
-            first = end - shard.counts["sentences"]
-            yield shard.documents.astype(np.int64) + first, shard.hashes
+        for shard in self._shards:
+            yield shard.documents.astype(np.int64) + shard.first_sentence, shard.hashes
 
     def sentence_length_blocks(self) -> Iterator[Array]:
         """Yield the tokens of each sentence in order, in blocks that fit in memory."""
@@ -214,9 +94,8 @@ class TokenStore:
         last = np.minimum(sentences, self.num_sentences - 1)
         for number, here in _groups(np.searchsorted(self._sentence_ends, last, side="right")):
             shard = self._shards[number]
-            first = self._sentence_ends[number] - shard.counts["sentences"]
-            tokens = self._token_ends[number] - shard.counts["tokens"]
-            offsets[here] = shard.sentences[sentences[here] - first].astype(np.int64) + tokens
+            inside = shard.sentences[sentences[here] - shard.first_sentence]
+            offsets[here] = inside.astype(np.int64) + shard.first_token
         return offsets
 
     def sentences_at(self, tokens: Array, *, side: Literal["left", "right"]) -> Array:
@@ -232,11 +111,10 @@ class TokenStore:
             if number == len(self._shards):
                 continue
             shard = self._shards[number]
-            first = self._sentence_ends[number] - shard.counts["sentences"]
-            start = self._token_ends[number] - shard.counts["tokens"]
             # Of the same type as what is searched, which numpy would copy as a whole otherwise.
-            inside = (tokens[here] - start).astype(np.uint64)
-            found[here] = np.searchsorted(shard.sentences, inside, side=side) + first
+            inside = (tokens[here] - shard.first_token).astype(np.uint64)
+            before = np.searchsorted(shard.sentences, inside, side=side)
+            found[here] = before + shard.first_sentence
         return found
 
     def gather(self, starts: Array, lengths: Array) -> tuple[Array, Array]:
@@ -258,8 +136,7 @@ class TokenStore:
         ids, words = np.empty(len(places), np.int64), np.empty(len(places), bool)
         for number, here in _groups(np.searchsorted(self._token_ends, places, side="right")):
             shard = self._shards[number]
-            base = self._token_ends[number] - shard.counts["tokens"]
-            ids[here], words[here] = _read(shard, places[here] - base)
+            ids[here], words[here] = _read(shard, places[here] - shard.first_token)
         return ids, words
 
     def id_blocks(self) -> Iterator[Array]:
@@ -267,11 +144,6 @@ class TokenStore:
         for shard in self._shards:
             for start in range(0, len(shard.ids), _BLOCK):
                 yield shard.ids[start : start + _BLOCK]
-
-
-def id_dtype(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
-    """Return the narrowest type that holds every id of a vocabulary."""
-    return np.uint16 if vocab_size <= 2**16 else np.uint32
 
 
 def _read(shard: _Shard, places: Array) -> tuple[Array, Array]:
@@ -290,11 +162,6 @@ def _groups(numbers: Array) -> Iterator[tuple[int, Array | slice]]:
     borders = np.flatnonzero(np.diff(numbers[order])) + 1
     for places in np.split(order, borders):
         yield int(numbers[places[0]]), places
-
-
-def _ends(counts: Sequence[dict[str, Any]], name: str) -> list[int]:
-    ends = np.cumsum([c[name] for c in counts]).tolist()
-    return [int(end) for end in ends]
 
 
 def _map(stem: Path, name: str, dtype: str, count: int) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bertpre.data.pairs import share_room
 from bertpre.data.random64 import below, hash64
 from bertpre.finetuning.tables import LabelledTable
 from bertpre.finetuning.task import Targets, Task
@@ -198,7 +199,8 @@ class Encoder:
                 num_unknown += int((side == self.tokenizer.unk_id).sum())
                 num_tokens += len(side)
             if other is not None:
-                room, other_room = share_room(len(ids), len(other), self.max_seq_length - 3)
+                shares = share_room(len(ids), len(other), self.max_seq_length - 3)
+                room, other_room = map(int, shares)
                 num_truncated += len(ids) > room or len(other) > other_room
                 parts = [self._cut(ids, room)]
                 tail = [self._cut(other, other_room), sep]
@@ -241,17 +243,6 @@ class Encoder:
         # 128 tokens of the head and 382 of the tail did best.
         head = {"tail": 0, "head-tail": room // 4}.get(self.long_texts, room)
         return np.concatenate([ids[:head], ids[len(ids) - (room - head) :]])
-
-
-def share_room(first: int, second: int, room: int) -> tuple[int, int]:
-    """Say how many tokens of each side of a pair are read: the longer one is cut first.
-
-    Source: the tokenizers library, truncation "longest_first".
-    """
-    if first + second <= room:
-        return first, second
-    shorter = min(first, second, room // 2)
-    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
 def cut_windows(ids: Ids, room: int, overlap: float) -> list[Ids]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bertpre.data.dataset import PretrainingData
+from bertpre.data.examples import example_lengths
 from bertpre.data.samples import decode_examples
 from bertpre.inspection.sections import Bars, Examples, Folder, Grid, Section
 from bertpre.interop.facts import Facts, describe, short
@@ -126,16 +127,14 @@ def data_sections(folder: Folder, num_examples: int) -> list[Section]:
         _frequencies(data),
         Examples(
             "examples, as {what the model sees→what it must predict}",
-            [str(example) for example in decode_examples(folder.path, num_examples)],
+            [str(example) for example in decode_examples(data, num_examples)],
         ),
     ]
 
 
 def _lengths(data: PretrainingData) -> Bars:
     step = -(-len(data.records) // _MOST_MEASURED)
-    records = data.records[::step]
-    lengths = records["a_length"].astype(np.int64) + records["b_length"]
-    lengths += 2 + (records["b_length"] > 0)  # [CLS] and one [SEP] or two
+    lengths = example_lengths(data.records[::step])
     edges = np.unique(np.linspace(0, data.max_seq_length, _NUM_BARS + 1).astype(int))
     counts, _ = np.histogram(lengths, bins=edges + 1)
     names = [f"{low + 1}-{high}" for low, high in itertools.pairwise(edges)]

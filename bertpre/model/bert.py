@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from bertpre.config import schema
 from bertpre.errors import ConfigError
 from bertpre.model.attention import attention
-from bertpre.model.flat import FlatBatch, Layout, add_filler, flatten, make_layout
+from bertpre.model.flat import FlatTokens, Layout, add_filler, flatten, make_layout
 from bertpre.model.kernels import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -81,7 +81,7 @@ class BertEmbeddings(nn.Module):
         self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, batch: FlatBatch) -> Tensor:
+    def forward(self, batch: FlatTokens) -> Tensor:
         """Return (N, D)."""
         table = self.sinusoidal if self.position is None else self.position.weight
         hidden: Tensor = self.word(batch.input_ids) + self.token_type(batch.token_type_ids)
@@ -240,7 +240,7 @@ class BertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = Pooler(config) if with_pooler else None
 
-    def forward(self, batch: FlatBatch) -> BertOutput:
+    def forward(self, batch: FlatTokens) -> BertOutput:
         """Encode a flat batch.
 
         Raises:

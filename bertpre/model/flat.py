@@ -4,47 +4,74 @@
 ``values[cu_seqlens[i]:cu_seqlens[i + 1]]``. Size letters: B batch, T tokens, N real tokens.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
-class FlatBatch(Protocol):
-    """What the encoder reads of a batch."""
-
-    @property
-    def input_ids(self) -> Tensor:
-        """Token ids, (N,) int64."""
-
-    @property
-    def token_type_ids(self) -> Tensor:
-        """Segments, (N,) int64, below type_vocab_size."""
-
-    @property
-    def position_ids(self) -> Tensor:
-        """Positions within each sequence, from 0, (N,) int64."""
-
-    @property
-    def cu_seqlens(self) -> Tensor:
-        """Starts of the sequences and the end of the last, (B + 1,) int32."""
-
-    @property
-    def max_length(self) -> int:
-        """Length of the longest sequence."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlatTokens:
-    """The plainest `FlatBatch`."""
+    """Sequences one after another without padding; what the encoder reads.
+
+    Attributes:
+        input_ids: (N,) int64.
+        token_type_ids: (N,) int64, the segment of each token, below type_vocab_size.
+        position_ids: (N,) int64, from 0 within each sequence.
+        cu_seqlens: (B + 1,) int32, where each sequence starts, and N.
+        max_length: length of the longest sequence.
+    """
 
     input_ids: Tensor
     token_type_ids: Tensor
     position_ids: Tensor
     cu_seqlens: Tensor
     max_length: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Sequences for pretraining, and what is to be predicted. P predicted tokens.
+
+    Attributes:
+        tokens: the sequences, with masks.
+        predicted: (P,) int64, the places of the predicted tokens in 0..N-1.
+        mlm_labels: (P,) int64, the ids that stood there.
+        nsp_labels: (B,) int64, 0 = B follows A, 1 = random (or 0 = in order, 1 = swapped); None
+            without such pairs.
+    """
+
+    tokens: FlatTokens
+    predicted: Tensor
+    mlm_labels: Tensor
+    nsp_labels: Tensor | None
+
+    def to(self, device: torch.device) -> "Batch":
+        """Copy to a device; asynchronously from pinned memory."""
+        if device.type == "cpu":
+            return self
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> "Batch":
+        """Copy to page-locked memory, from which a GPU reads while the CPU goes on."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        return Batch(
+            tokens=FlatTokens(
+                input_ids=change(self.tokens.input_ids),
+                token_type_ids=change(self.tokens.token_type_ids),
+                position_ids=change(self.tokens.position_ids),
+                cu_seqlens=change(self.tokens.cu_seqlens),
+                max_length=self.tokens.max_length,
+            ),
+            predicted=change(self.predicted),
+            mlm_labels=change(self.mlm_labels),
+            nsp_labels=None if self.nsp_labels is None else change(self.nsp_labels),
+        )
 
 
 def flatten(

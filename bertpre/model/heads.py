@@ -4,7 +4,7 @@ Size letters: B batch, N real tokens in the batch, P predicted tokens, D hidden_
 C classes.
 """
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
-from bertpre.model.flat import FlatBatch, add_filler, make_layout, round_up
+from bertpre.model.flat import Batch, FlatTokens, add_filler, make_layout, round_up
 from bertpre.model.kernels import Dropout, cross_entropy, linear_cross_entropy
 
 Pooling = Literal["cls", "mean", "compare"]
@@ -61,22 +61,6 @@ class NspHead(nn.Module):
         return logits
 
 
-class PredictedBatch(FlatBatch, Protocol):
-    """A batch with what is to be predicted."""
-
-    @property
-    def predicted(self) -> Tensor:
-        """Places of predicted tokens in the flat batch, (P,) int64."""
-
-    @property
-    def mlm_labels(self) -> Tensor:
-        """What stood there, (P,) int64."""
-
-    @property
-    def nsp_labels(self) -> Tensor | None:
-        """0 = is next, 1 = random, (B,) int64; None without next-sentence prediction."""
-
-
 class PretrainingLogits(NamedTuple):
     """``mlm`` (P, V); ``nsp`` (B, 2), absent without that head."""
 
@@ -99,7 +83,7 @@ class BertForPreTraining(nn.Module):
         self.mlm = MlmHead(config, vocab_size=vocab_size)
         self.nsp = NspHead(config) if with_nsp else None
 
-    def forward(self, batch: FlatBatch, predicted: Tensor) -> PretrainingLogits:
+    def forward(self, batch: FlatTokens, predicted: Tensor) -> PretrainingLogits:
         """Score the vocabulary at the predicted tokens only, and the pair.
 
         Args:
@@ -112,9 +96,9 @@ class BertForPreTraining(nn.Module):
         nsp_logits = None if self.nsp is None else self.nsp(pooled_output)
         return PretrainingLogits(mlm_logits, nsp_logits)
 
-    def loss(self, batch: "PredictedBatch") -> "PretrainingLoss":
+    def loss(self, batch: Batch) -> "PretrainingLoss":
         """Compare with what stood at the predicted tokens, without keeping the scores."""
-        hidden, pooled_output = self.bert(batch)
+        hidden, pooled_output = self.bert(batch.tokens)
         predicted, labels = batch.predicted, batch.mlm_labels
         if predicted.device.type == "cpu":
             predicted = add_filler(predicted, round_up(len(labels)))
@@ -230,7 +214,7 @@ class BertForSequenceClassification(nn.Module):
         width = config.hidden_size * (6 if pooling == "compare" else 1)
         self.classifier = nn.Linear(width, num_labels)
 
-    def forward(self, batch: FlatBatch) -> Tensor:
+    def forward(self, batch: FlatTokens) -> Tensor:
         """Return logits (B, C)."""
         hidden, pooled = self.bert(batch)
         if self.pooling == "compare":

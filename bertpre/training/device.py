@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, fx
 
 from bertpre.config.schema import Model
-from bertpre.data.loader import Batch
 from bertpre.errors import TrainingError
 from bertpre.model.bert import Encoder
+from bertpre.model.flat import Batch
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
@@ -126,7 +126,7 @@ def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) ->
     per_token = 2 * layers * (4 * width**2 + 2 * width * model.intermediate_size)
     total = 0.0
     for batch in batches:
-        lengths = batch.cu_seqlens.diff().double()
+        lengths = batch.tokens.cu_seqlens.diff().double()
         total += per_token * float(lengths.sum())
         total += layers * 4 * width * float(lengths.square().sum())
         total += 2 * width * (width + vocab_size) * len(batch.mlm_labels)

@@ -15,7 +15,7 @@ from bertpre.data.dataset import PretrainingData
 from bertpre.errors import CheckpointError
 
 if TYPE_CHECKING:  # so that a run can be looked at without PyTorch
-    from bertpre.data.loader import Batch
+    from bertpre.model.flat import Batch
 
 log = logging.getLogger(__name__)
 

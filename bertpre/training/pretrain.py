@@ -1,6 +1,7 @@
 """The pretrain stage: the training loop on one page."""
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -108,7 +109,10 @@ def pretrain(
         last_step = max((row["step"] for row in read_metrics(output)), default=plan.max_steps or 0)
         return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
-        setup = _set_up(PretrainingData(data), config, plan, should_stop)
+        # torchrun gives each process its rank; one of them reads every byte of the data for all.
+        checks_content = os.environ.get("RANK", "0") == "0"
+        loaded = PretrainingData(data, check_content=checks_content)
+        setup = _set_up(loaded, config, plan, should_stop)
         if setup is None:
             return PretrainResult(None, 0, False)
         is_first = setup.ranks.is_first

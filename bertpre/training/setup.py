@@ -12,11 +12,12 @@ import torch
 from bertpre.config.load import identity_options
 from bertpre.config.schema import Config, Pretrain
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Batch, Cursor, held_out_batches, training_batches
+from bertpre.data.loader import Cursor, held_out_batches, training_batches
 from bertpre.data.masking import MaskSpec
 from bertpre.data.random64 import derive
 from bertpre.errors import ConfigError
 from bertpre.model.bert import initialize
+from bertpre.model.flat import Batch
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.checkpoint import TrainerState, load_checkpoint
 from bertpre.training.checks import RunPlan

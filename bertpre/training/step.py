@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from bertpre.data.loader import Batch
 from bertpre.data.random64 import derive
 from bertpre.errors import TrainingError
+from bertpre.model.flat import Batch
 from bertpre.model.heads import BertForPreTraining, PretrainingLoss
 from bertpre.training.device import Precision, autocast
 from bertpre.training.distributed import ALONE, Ranks, exact_dtype
@@ -263,8 +263,8 @@ def _counts(batches: Sequence[Batch]) -> list[float]:
     """Count predictions, sequences and tokens."""
     return [
         float(sum(len(batch.mlm_labels) for batch in batches)),
-        float(sum(len(batch.cu_seqlens) - 1 for batch in batches)),
-        float(sum(len(batch.input_ids) for batch in batches)),
+        float(sum(len(batch.tokens.cu_seqlens) - 1 for batch in batches)),
+        float(sum(len(batch.tokens.input_ids) for batch in batches)),
     ]
 
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import BuildVocab, MakeData
-from bertpre.data import make_data as stage
 from bertpre.data.dataset import PretrainingData
+from bertpre.data.examples import RANDOM_NEXT, SWAPPED
 from bertpre.data.make_data import make_data
-from bertpre.data.records import RANDOM_NEXT, SWAPPED
 from bertpre.data.report import DataReport
-from bertpre.errors import CorpusError, TokenizerError
+from bertpre.errors import ConfigError, CorpusError, TokenizerError
 from bertpre.tokenizer.vocabulary import build_vocab
 
 
@@ -219,7 +218,7 @@ def test_a_segmenter_needs_its_package(
 ) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
 
-    with pytest.raises(stage.ConfigError) as error:
+    with pytest.raises(ConfigError) as error:
         make_data(
             [tiny_corpus],
             tokenizer=tiny_tokenizer,

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Batch, Cursor, collate, held_out_batches, training_batches
+from bertpre.data.loader import Cursor, collate, held_out_batches, training_batches
+from bertpre.model.flat import Batch
 
 
 @pytest.fixture
@@ -35,11 +36,11 @@ def rows(batches: list[Batch]) -> list[tuple[list[int], list[int], list[int]]]:
     """Each sequence with its predictions, in an order that does not depend on the batches."""
     found = []
     for batch in batches:
-        for start, end in itertools.pairwise(batch.cu_seqlens.tolist()):
+        for start, end in itertools.pairwise(batch.tokens.cu_seqlens.tolist()):
             here = (batch.predicted >= start) & (batch.predicted < end)
             found.append(
                 (
-                    batch.input_ids[start:end].tolist(),
+                    batch.tokens.input_ids[start:end].tolist(),
                     (batch.predicted[here] - start).tolist(),
                     batch.mlm_labels[here].tolist(),
                 )
@@ -84,7 +85,7 @@ def test_a_cursor_counts_examples_over_epochs() -> None:
 def test_micro_batches_hold_examples_of_like_length(data: PretrainingData) -> None:
     (batches,) = take(data, 1, micro_batch_size=4)
 
-    lengths = [batch.cu_seqlens.diff().tolist() for batch in batches]
+    lengths = [batch.tokens.cu_seqlens.diff().tolist() for batch in batches]
     assert list(itertools.chain(*lengths)) == sorted(itertools.chain(*lengths))
 
 
@@ -93,12 +94,14 @@ def test_a_batch_says_where_its_sequences_are(data: PretrainingData) -> None:
 
     batch = collate(examples)
 
-    assert batch.cu_seqlens.dtype == torch.int32
-    assert batch.cu_seqlens.tolist() == [0, *np.cumsum(examples.lengths).tolist()]
-    assert batch.max_length == examples.lengths.max()
-    assert (batch.input_ids[batch.cu_seqlens[:-1].long()] == data.tokenizer.cls_id).all()
-    for start, end in itertools.pairwise(batch.cu_seqlens.tolist()):
-        assert batch.position_ids[start:end].tolist() == list(range(end - start))
+    assert batch.tokens.cu_seqlens.dtype == torch.int32
+    assert batch.tokens.cu_seqlens.tolist() == [0, *np.cumsum(examples.lengths).tolist()]
+    assert batch.tokens.max_length == examples.lengths.max()
+    assert (
+        batch.tokens.input_ids[batch.tokens.cu_seqlens[:-1].long()] == data.tokenizer.cls_id
+    ).all()
+    for start, end in itertools.pairwise(batch.tokens.cu_seqlens.tolist()):
+        assert batch.tokens.position_ids[start:end].tolist() == list(range(end - start))
 
 
 def test_held_out_batches_are_the_same_each_time_whatever_their_size(data: PretrainingData) -> None:
@@ -115,6 +118,6 @@ def test_a_batch_arrives_whole_on_a_gpu(data: PretrainingData) -> None:
 
     there = batch.pin().to(torch.device("cuda"))
 
-    assert there.input_ids.is_cuda
-    assert there.max_length == batch.max_length
-    assert torch.equal(there.input_ids.cpu(), batch.input_ids)
+    assert there.tokens.input_ids.is_cuda
+    assert there.tokens.max_length == batch.tokens.max_length
+    assert torch.equal(there.tokens.input_ids.cpu(), batch.tokens.input_ids)

@@ -1,5 +1,7 @@
 import errno
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +13,9 @@ from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
 from bertpre.data import samples as export
 from bertpre.data import tokenizing
-from bertpre.data.dataset import PretrainingData, assemble
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.examples import RANDOM_NEXT, read_examples
 from bertpre.data.make_data import make_data
-from bertpre.data.records import RANDOM_NEXT
 from bertpre.data.report import DataReport
 from bertpre.data.samples import DecodedExample, decode_examples
 from bertpre.errors import BertpreError, ConfigError, CorpusError, TokenizerError
@@ -59,6 +61,26 @@ def test_equal_runs_give_equal_bytes_whatever_the_workers(
     assert "tokens/00002.ids.bin" in one
 
 
+def test_make_data_never_imports_torch(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    arguments = [str(tiny_corpus), "--tokenizer", str(tiny_tokenizer), "--workers", "1"]
+    arguments += ["--max-seq-length", "48", "--output", str(tmp_path / "data")]
+    arguments += ["--export-jsonl", str(tmp_path / "examples.jsonl")]
+    program = (
+        "import sys; from bertpre.cli.main import main\n"
+        f"sys.argv = ['bertpre', 'make-data', *{arguments!r}]\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print('imported:', *({'torch', 'bertpre.data.make_data'} & sys.modules.keys()))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ended.stdout.splitlines()[-1:] == ["imported: bertpre.data.make_data"], ended.stderr
+    assert (tmp_path / "examples.jsonl").is_file()
+
+
 def test_every_nsp_label_is_right_by_the_text(
     tiny_data: Path, tiny_documents: list[list[str]]
 ) -> None:
@@ -69,12 +91,12 @@ def test_every_nsp_label_is_right_by_the_text(
         for document in tiny_documents
     ]
     ends = np.cumsum([len(row) for row in rows])
-    assembled = assemble(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
-    starts = np.cumsum(assembled.lengths) - assembled.lengths
+    examples = read_examples(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
+    starts = np.cumsum(examples.lengths) - examples.lengths
     num_true = num_random = 0
-    for record, start, length in zip(data.records, starts, assembled.lengths, strict=True):
-        ids = assembled.ids[start : start + length].tolist()
-        segment = assembled.token_type_ids[start : start + length].tolist()
+    for record, start, length in zip(data.records, starts, examples.lengths, strict=True):
+        ids = examples.input_ids[start : start + length].tolist()
+        segment = examples.token_type_ids[start : start + length].tolist()
         a_length, b_length = int(record["a_length"]), int(record["b_length"])
         a, b = ids[1 : 1 + a_length], ids[2 + a_length : -1]
         assert ids[0] == data.tokenizer.cls_id
@@ -122,11 +144,11 @@ def test_the_report_counts_what_is_there(
     assert report.training_documents + report.held_out_documents == 80
     assert report.passes == 3
     data = PretrainingData(tmp_path / "data")
-    assembled = assemble(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
-    assert report.training_examples == len(assembled.lengths)
-    assert report.tokens_per_epoch == assembled.lengths.sum()
-    assert report.longest == assembled.lengths.max() <= 48
-    assert report.random_next_share == pytest.approx(float(assembled.nsp_labels.mean()))  # type: ignore[union-attr]
+    examples = read_examples(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
+    assert report.training_examples == len(examples.lengths)
+    assert report.tokens_per_epoch == examples.lengths.sum()
+    assert report.longest == examples.lengths.max() <= 48
+    assert report.random_next_share == pytest.approx(float(examples.nsp_labels.mean()))  # type: ignore[union-attr]
     assert 0.5 < report.random_next_share < 0.7
     batch = data.training_examples(
         np.arange(len(data.records)), epochs=np.zeros(len(data.records), int), seed=0
@@ -152,11 +174,11 @@ def test_packed_text_keeps_every_token(make: Make, tiny_corpus: Path, tmp_path: 
     assert report.truncated_share == 0
     assert report.random_next_share is None
     assert report.passes == 1
-    assembled = assemble(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
-    text = assembled.ids[assembled.maskable]
+    examples = read_examples(data.records[:], data.store, data.tokenizer, with_nsp=data.with_nsp)
+    text = examples.input_ids[examples.maskable]
     assert text.tolist() == np.concatenate(list(data.store.id_blocks())).tolist()
-    assert assembled.nsp_labels is None
-    assert assembled.token_type_ids.max() == 0
+    assert examples.nsp_labels is None
+    assert examples.token_type_ids.max() == 0
 
 
 def test_static_masks_go_by_the_pass_and_dynamic_ones_by_the_epoch(
@@ -216,7 +238,7 @@ def test_export_writes_finished_examples(
 
 
 def test_sample_examples_mark_what_is_predicted(tiny_data: Path) -> None:
-    lines = [str(example) for example in decode_examples(tiny_data, 4)]
+    lines = [str(example) for example in decode_examples(PretrainingData(tiny_data), 4)]
 
     assert len(lines) == 4
     for line in lines:
@@ -556,7 +578,7 @@ def test_t24_rows_of_a_table_of_pairs_become_examples_as_they_are(
     )
 
     data = PretrainingData(tmp_path / "data")
-    found = assemble(data.records, data.store, data.tokenizer, with_nsp=False)
+    found = read_examples(data.records, data.store, data.tokenizer, with_nsp=False)
     expected = [[a, b] if b else [a] for a, b in rows]
     ids, segments = [], []
     for texts in expected:
@@ -564,7 +586,7 @@ def test_t24_rows_of_a_table_of_pairs_become_examples_as_they_are(
             part = [*([] if segment else [tokenizer.cls_id]), *tokenizer.encode(text).ids]
             ids += [*part, tokenizer.sep_id]
             segments += [segment] * (len(part) + 1)
-    assert found.ids.tolist() == ids
+    assert found.input_ids.tolist() == ids
     assert found.token_type_ids.tolist() == segments
     assert (report.training_examples, report.random_next_share) == (3, None)
     assert report.truncated_share == 0

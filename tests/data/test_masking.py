@@ -1,13 +1,17 @@
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bertpre.data.masking import MaskSpec, Vocabulary, example_keys, mask_tokens
+from bertpre.data.dataset import HELD_OUT_MASKS as BERT
+from bertpre.data.examples import Examples
+from bertpre.data.masking import example_keys, mask_examples
 
 MASK, CLS, SEP = 4, 2, 3
 # Ids 5-9 stand for [unused] rows: known to the model, but no replacement.
-VOCABULARY = Vocabulary(mask_id=MASK, ordinary_ids=np.arange(10, 1000))
+TOKENIZER = SimpleNamespace(mask_id=MASK, ordinary_ids=np.arange(10, 1000))
 
 
 def batch(
@@ -21,14 +25,17 @@ def batch(
         rows.append(np.concatenate([[CLS], text, [SEP]]))
         maskable.append(np.array([False] + [True] * (length - 2) + [False]))
         starts.append(np.concatenate([[True], text % 3 > 0, [True]]))
-    return {
-        "ids": np.concatenate(rows),
-        "lengths": np.array(lengths),
-        "maskable": np.concatenate(maskable),
-        "word_starts": np.concatenate(starts),
-        "keys": example_keys(seed, np.zeros(len(lengths), int), numbers),
-        "vocabulary": VOCABULARY,
-    }
+    examples = Examples(
+        input_ids=np.concatenate(rows),
+        token_type_ids=np.zeros(sum(lengths), int),
+        position_ids=np.concatenate([np.arange(length) for length in lengths]),
+        lengths=np.array(lengths),
+        maskable=np.concatenate(maskable),
+        word_starts=np.concatenate(starts),
+        nsp_labels=None,
+    )
+    keys = example_keys(seed, np.zeros(len(lengths), int), numbers)
+    return {"examples": examples, "keys": keys, "tokenizer": TOKENIZER}
 
 
 def chosen_by_example(predicted: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
@@ -45,13 +52,13 @@ def chosen_by_example(predicted: np.ndarray, lengths: np.ndarray) -> list[list[i
     [(3, 1), (7, 1), (10, 2), (11, 2), (30, 4), (50, 8), (128, 19), (512, 77)],
 )
 def test_number_of_predictions_is_that_of_the_reference(length: int, count: int) -> None:
-    masked = mask_tokens(**batch([length] * 7), spec=MaskSpec(probability=0.15))
+    masked = mask_examples(**batch([length] * 7), spec=BERT)
 
     assert [len(c) for c in chosen_by_example(masked.predicted, np.full(7, length))] == [count] * 7
 
 
 def test_predictions_are_capped() -> None:
-    masked = mask_tokens(**batch([128]), spec=MaskSpec(probability=0.15, max_predictions=5))
+    masked = mask_examples(**batch([128]), spec=replace(BERT, max_predictions=5))
 
     assert len(masked.predicted) == 5
 
@@ -59,11 +66,14 @@ def test_predictions_are_capped() -> None:
 def test_replacements_are_80_10_10_and_never_special() -> None:
     inputs = batch([128] * 12_000)
 
-    masked = mask_tokens(**inputs, spec=MaskSpec(probability=0.15))
+    masked = mask_examples(**inputs, spec=BERT)
 
     assert len(masked.predicted) == 12_000 * 19  # 228,000
-    before, after = inputs["ids"][masked.predicted], masked.input_ids[masked.predicted]
-    assert (before == masked.labels).all()
+    before, after = (
+        inputs["examples"].input_ids[masked.predicted],
+        masked.input_ids[masked.predicted],
+    )
+    assert (before == masked.mlm_labels).all()
     assert ((before != CLS) & (before != SEP)).all()
     is_mask, is_same = after == MASK, after == before
     assert is_mask.mean() == pytest.approx(0.8, abs=0.005)
@@ -71,18 +81,18 @@ def test_replacements_are_80_10_10_and_never_special() -> None:
     assert is_same.mean() == pytest.approx(0.1 + 0.1 / 990, abs=0.005)
     assert (~is_mask & ~is_same).mean() == pytest.approx(0.1 - 0.1 / 990, abs=0.005)
     assert after[~is_mask].min() >= 10
-    untouched = np.ones(len(inputs["ids"]), bool)
+    untouched = np.ones(len(inputs["examples"].input_ids), bool)
     untouched[masked.predicted] = False
-    assert (masked.input_ids[untouched] == inputs["ids"][untouched]).all()
+    assert (masked.input_ids[untouched] == inputs["examples"].input_ids[untouched]).all()
 
 
 def test_random_replacements_cover_the_ordinary_vocabulary_evenly() -> None:
     inputs = batch([128] * 12_000)
 
-    masked = mask_tokens(**inputs, spec=MaskSpec(probability=0.15))
+    masked = mask_examples(**inputs, spec=BERT)
 
     after = masked.input_ids[masked.predicted]
-    drawn = after[(after != MASK) & (after != masked.labels)]
+    drawn = after[(after != MASK) & (after != masked.mlm_labels)]
     counts = np.bincount(drawn, minlength=1000)[10:]
     # About 23 a piece; chi-squared over 989 degrees of freedom has mean 989, deviation 44.
     chi_squared = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
@@ -90,7 +100,7 @@ def test_random_replacements_cover_the_ordinary_vocabulary_evenly() -> None:
 
 
 def test_every_position_is_predicted_equally_often() -> None:
-    masked = mask_tokens(**batch([20] * 20_000), spec=MaskSpec(probability=0.15))
+    masked = mask_examples(**batch([20] * 20_000), spec=BERT)
 
     counts = np.bincount(masked.predicted % 20, minlength=20)
     assert counts[0] == counts[19] == 0
@@ -99,37 +109,37 @@ def test_every_position_is_predicted_equally_often() -> None:
 
 
 def test_a_mask_does_not_depend_on_the_batch_around_it() -> None:
-    spec = MaskSpec(probability=0.15)
+    spec = BERT
     lengths = [30, 12, 50, 7, 22]
-    together = mask_tokens(**batch(lengths), spec=spec)
+    together = mask_examples(**batch(lengths), spec=spec)
     chosen = chosen_by_example(together.predicted, np.array(lengths))
 
     for number, length in enumerate(lengths):
-        alone = mask_tokens(**batch([length], examples=[number]), spec=spec)
+        alone = mask_examples(**batch([length], examples=[number]), spec=spec)
         assert alone.predicted.tolist() == chosen[number]
         start = sum(lengths[:number])
         assert (alone.input_ids == together.input_ids[start : start + length]).all()
 
 
 def test_masks_differ_by_epoch_and_by_seed() -> None:
-    spec = MaskSpec(probability=0.15)
+    spec = BERT
     first = batch([64] * 20)
     second = {**first, "keys": example_keys(0, np.ones(20, int), np.arange(20))}
     third = batch([64] * 20, seed=1)
 
     results = [
-        mask_tokens(**inputs, spec=spec).predicted.tolist() for inputs in (first, second, third)
+        mask_examples(**inputs, spec=spec).predicted.tolist() for inputs in (first, second, third)
     ]
 
     assert results[0] != results[1] != results[2] != results[0]
-    assert results[0] == mask_tokens(**first, spec=spec).predicted.tolist()
+    assert results[0] == mask_examples(**first, spec=spec).predicted.tolist()
 
 
 def test_a_higher_rate_keeps_the_tokens_of_a_lower_one() -> None:
     inputs = batch([64] * 50)
 
-    low = mask_tokens(**inputs, spec=MaskSpec(probability=0.15))
-    high = mask_tokens(**inputs, spec=MaskSpec(probability=0.3))
+    low = mask_examples(**inputs, spec=BERT)
+    high = mask_examples(**inputs, spec=replace(BERT, probability=0.3))
 
     assert set(low.predicted) < set(high.predicted)
     assert (low.input_ids[low.predicted] == high.input_ids[low.predicted]).all()
@@ -138,9 +148,12 @@ def test_a_higher_rate_keeps_the_tokens_of_a_lower_one() -> None:
 def words_of(inputs: dict[str, Any], start: int, end: int) -> list[list[int]]:
     words: list[list[int]] = []
     for position in range(start, end):
-        if not inputs["maskable"][position]:
+        if not inputs["examples"].maskable[position]:
             continue
-        if inputs["word_starts"][position] or not inputs["maskable"][position - 1]:
+        if (
+            inputs["examples"].word_starts[position]
+            or not inputs["examples"].maskable[position - 1]
+        ):
             words.append([])
         words[-1].append(position)
     return words
@@ -150,7 +163,7 @@ def test_whole_words_are_predicted_in_full_and_within_the_budget() -> None:
     lengths = [64, 40, 90] * 100
     inputs = batch(lengths)
 
-    masked = mask_tokens(**inputs, spec=MaskSpec(probability=0.15, whole_word=True))
+    masked = mask_examples(**inputs, spec=replace(BERT, whole_word=True))
 
     predicted, start = set(masked.predicted.tolist()), 0
     for length in lengths:
@@ -166,26 +179,31 @@ def test_whole_words_are_predicted_in_full_and_within_the_budget() -> None:
 
 def test_words_do_not_span_a_special_token() -> None:
     # [CLS] 10 [SEP] 11 [SEP], and 11 is cut from a word whose start was truncated away.
-    ids = np.array([CLS, 10, SEP, 11, SEP])
-    spec = MaskSpec(probability=0.2, whole_word=True)
+    examples = Examples(
+        input_ids=np.array([CLS, 10, SEP, 11, SEP]),
+        token_type_ids=np.array([0, 0, 0, 1, 1]),
+        position_ids=np.arange(5),
+        lengths=np.array([5]),
+        maskable=np.array([False, True, False, True, False]),
+        word_starts=np.array([True, True, True, False, True]),
+        nsp_labels=None,
+    )
+    spec = replace(BERT, probability=0.2, whole_word=True)
 
     for example in range(20):
-        masked = mask_tokens(
-            ids,
-            lengths=np.array([5]),
-            maskable=np.array([False, True, False, True, False]),
-            word_starts=np.array([True, True, True, False, True]),
+        masked = mask_examples(
+            examples,
             keys=example_keys(0, np.array([0]), np.array([example])),
             spec=spec,
-            vocabulary=VOCABULARY,
+            tokenizer=TOKENIZER,
         )
         assert len(masked.predicted) == 1
 
 
 def test_a_word_larger_than_the_budget_gives_pieces_when_there_is_nothing_else() -> None:
     inputs = batch([12])
-    inputs["word_starts"][2:11] = False  # one word of ten pieces, budget two
+    inputs["examples"].word_starts[2:11] = False  # one word of ten pieces, budget two
 
-    masked = mask_tokens(**inputs, spec=MaskSpec(probability=0.15, whole_word=True))
+    masked = mask_examples(**inputs, spec=replace(BERT, whole_word=True))
 
     assert len(masked.predicted) == 2

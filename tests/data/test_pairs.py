@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertpre.data import split as module
-from bertpre.data.packing import pack_sentences
-from bertpre.data.pairs import (
-    PairRules,
-    balance,
-    draw_next_pairs,
-    draw_order_pairs,
-    take_pairs,
-)
-from bertpre.data.records import (
+from bertpre.data.examples import (
     IS_NEXT,
     NO_LABEL,
     RANDOM_NEXT,
@@ -25,6 +17,14 @@ from bertpre.data.records import (
     SWAPPED,
     Drawn,
     make_records,
+)
+from bertpre.data.index import fit_table_pairs, pack_sentences
+from bertpre.data.pairs import (
+    PairRules,
+    balance,
+    draw_next_pairs,
+    draw_order_pairs,
+    share_room,
 )
 from bertpre.data.split import SplitDocuments
 
@@ -48,7 +48,7 @@ class Documents(SplitDocuments):
     """Documents of given sentence lengths, that know the offsets of each."""
 
     def offsets(self, document: int) -> list[int]:
-        here = np.arange(self.first[document], self.last[document] + 1)
+        here = np.arange(self.first[document], self.end[document] + 1)
         return self.store.token_offsets(here).tolist()
 
 
@@ -57,7 +57,7 @@ def split_of(documents: list[list[int]], hashes: list[int] | None = None) -> Doc
     return Documents(
         Sentences(documents),
         first=ends - [len(document) for document in documents],
-        last=ends,
+        end=ends,
         hashes=np.array(range(len(documents)) if hashes is None else hashes, np.uint64),
     )
 
@@ -220,7 +220,7 @@ def test_pairs_are_distributed_as_by_the_reference(
     # 4 passes of the same corpus: the number of pairs is a mean as well.
     assert len(ours) == pytest.approx(len(theirs), rel=0.03)
 
-    borders = documents.store.token_offsets(np.arange(documents.last[-1] + 1))
+    borders = documents.store.token_offsets(np.arange(documents.end[-1] + 1))
 
     def cut_in_front(places: list[int]) -> np.ndarray:
         found = np.array(places)
@@ -295,6 +295,30 @@ def test_packing_loses_nothing_and_keeps_documents_apart(
         assert place == offsets[-1]
 
 
+def truncate_seq_pair(tokens_a: list[int], tokens_b: list[int], max_num_tokens: int) -> None:
+    """google-research/bert create_pretraining_data.py, but that it always takes the last token."""
+    while True:
+        total_length = len(tokens_a) + len(tokens_b)
+        if total_length <= max_num_tokens:
+            break
+        trunc_tokens = tokens_a if len(tokens_a) > len(tokens_b) else tokens_b
+        assert len(trunc_tokens) >= 1
+        trunc_tokens.pop()
+
+
+@pytest.mark.parametrize("room", [5, 6, 13, 125])
+def test_the_room_of_a_pair_is_shared_out_as_by_the_reference(room: int) -> None:
+    sizes = [*range(16), 61, 62, 63, 64, 125, 126, 300]
+    a_length, b_length = np.array([(a, b) for a in sizes for b in sizes]).T
+
+    a_kept, b_kept = share_room(a_length, b_length, room)
+
+    for i in range(len(a_length)):
+        a, b = list(range(a_length[i])), list(range(b_length[i]))
+        truncate_seq_pair(a, b, room)
+        assert (a_kept[i], b_kept[i]) == (len(a), len(b))
+
+
 def test_packing_ends_at_sentence_borders_and_splits_only_what_is_too_long() -> None:
     documents = split_of([[4, 4, 4, 25, 3]])
 
@@ -312,7 +336,7 @@ def test_a_record_takes_21_bytes() -> None:
 def test_pairs_of_a_table_stay_as_they_are_and_lose_tokens_at_the_end_of_the_longer_side():
     documents = split_of([[3, 2], [4], [7, 2], [2, 9], [6, 6], [12]])
 
-    (drawn,) = take_pairs(documents, max_seq_length=10)
+    (drawn,) = fit_table_pairs(documents, max_seq_length=10)
     found = drawn.records.tolist()
 
     # Room for 7 tokens of a pair, 8 of a single text. Of 6 + 6, B loses the first and the last.
@@ -418,7 +442,9 @@ def test_a_few_small_documents_are_balanced_too(key: int) -> None:
 
 def test_true_pairs_that_balance_adds_follow_in_the_text() -> None:
     documents = split_of([[100, 90, 80]] * 50)
-    rules = PairRules(max_seq_length=64, short_seq_prob=0.0, random_share=0.0, reaches_on=True)
+    rules = PairRules(
+        max_seq_length=64, short_seq_prob=0.0, random_share=0.0, reads_past_chunk=True
+    )
 
     rows = by_document(documents, draw_next_pairs(documents, rules, key=1))
 

@@ -1,21 +1,19 @@
 """Masks of neighbours: SpanBERT's geometric spans, n-grams, and shares of replacements."""
 
 import itertools
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bertpre.data.masking import (
-    MaskSpec,
-    Vocabulary,
-    example_keys,
-    geometric_shares,
-    mask_tokens,
-)
+from bertpre.data.dataset import HELD_OUT_MASKS as BERT
+from bertpre.data.examples import Examples
+from bertpre.data.masking import example_keys, geometric_shares, mask_examples
 
 CLS, SEP, MASK = 2, 3, 4
-VOCABULARY = Vocabulary(mask_id=MASK, ordinary_ids=np.arange(10, 1000))
+TOKENIZER = SimpleNamespace(mask_id=MASK, ordinary_ids=np.arange(10, 1000))
 
 
 def batch(count: int, length: int, *, pieces: int = 1, split: int | None = None) -> dict[str, Any]:
@@ -26,14 +24,17 @@ def batch(count: int, length: int, *, pieces: int = 1, split: int | None = None)
     ids = np.random.default_rng(0).integers(10, 1000, (count, length))
     ids[:, 0], ids[:, specials[1:]] = CLS, SEP
     starts = np.arange(length) % pieces == 1 % pieces
-    return {
-        "ids": ids.ravel(),
-        "lengths": np.full(count, length),
-        "maskable": np.tile(maskable, count),
-        "word_starts": np.tile(starts, count),
-        "keys": example_keys(0, np.zeros(count, int), np.arange(count)),
-        "vocabulary": VOCABULARY,
-    }
+    examples = Examples(
+        input_ids=ids.ravel(),
+        token_type_ids=np.zeros(count * length, int),
+        position_ids=np.tile(np.arange(length), count),
+        lengths=np.full(count, length),
+        maskable=np.tile(maskable, count),
+        word_starts=np.tile(starts, count),
+        nsp_labels=None,
+    )
+    keys = example_keys(0, np.zeros(count, int), np.arange(count))
+    return {"examples": examples, "keys": keys, "tokenizer": TOKENIZER}
 
 
 def runs_of(predicted: np.ndarray) -> np.ndarray:
@@ -54,9 +55,9 @@ def test_geometric_lengths_are_those_of_spanbert() -> None:
 
 def test_few_spans_in_a_long_text_have_the_lengths_that_were_drawn() -> None:
     # Five spans or so in 10,000 tokens hardly meet; the last one is cut, which lowers the mean.
-    spec = MaskSpec(probability=0.002, span_shares=geometric_shares(0.2, 10))
+    spec = replace(BERT, probability=0.002, span_shares=geometric_shares(0.2, 10))
 
-    masked = mask_tokens(**batch(200, 10_000), spec=spec)
+    masked = mask_examples(**batch(200, 10_000), spec=spec)
 
     runs = runs_of(masked.predicted)
     assert 3.0 < runs.mean() < 3.8
@@ -69,19 +70,21 @@ def test_few_spans_in_a_long_text_have_the_lengths_that_were_drawn() -> None:
 def test_spans_are_cut_to_the_exact_number(probability: float, shares: tuple[float, ...]) -> None:
     inputs = batch(300, 64, split=30)
 
-    masked = mask_tokens(**inputs, spec=MaskSpec(probability=probability, span_shares=shares))
+    masked = mask_examples(
+        **inputs, spec=replace(BERT, probability=probability, span_shares=shares)
+    )
 
     counts = np.bincount(masked.predicted // 64, minlength=300)
     assert (counts == round(probability * 64)).all()
-    assert inputs["maskable"][masked.predicted].all()
+    assert inputs["examples"].maskable[masked.predicted].all()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_ngrams_of_one_size_are_of_that_size(size: int) -> None:
     shares = (*[0.0] * (size - 1), 1.0)
 
-    masked = mask_tokens(
-        **batch(2000, 1000), spec=MaskSpec(probability=size / 1000, span_shares=shares)
+    masked = mask_examples(
+        **batch(2000, 1000), spec=replace(BERT, probability=size / 1000, span_shares=shares)
     )
 
     # Near the end of a text they are shorter, and another one follows.
@@ -91,9 +94,9 @@ def test_ngrams_of_one_size_are_of_that_size(size: int) -> None:
 def test_ngrams_of_several_sizes_have_the_given_shares() -> None:
     # Three predictions an example, so that the first n-gram is whole; runs of two have the shares
     # by hand of [2, 1 of another] and [1, 2 of another], since the second one is cut to fit.
-    spec = MaskSpec(probability=0.003, span_shares=(0.5, 0.2, 0.3))
+    spec = replace(BERT, probability=0.003, span_shares=(0.5, 0.2, 0.3))
 
-    masked = mask_tokens(**batch(4000, 1000), spec=spec)
+    masked = mask_examples(**batch(4000, 1000), spec=spec)
 
     most = [int(max(runs_of(row))) for row in masked.predicted.reshape(4000, 3)]
     # Three: 0.3. Two: a two and the cut of the next, 0.2, or a one and then two or more, 0.5 * 0.5.
@@ -105,9 +108,9 @@ def test_ngrams_of_several_sizes_have_the_given_shares() -> None:
 def test_spans_do_not_go_over_a_separator() -> None:
     # Three tokens on each side of [SEP]; spans of three take one side or parts of both.
     inputs = batch(4000, 9, split=4)
-    spec = MaskSpec(probability=3 / 9, span_shares=(0.0, 0.0, 1.0))
+    spec = replace(BERT, probability=3 / 9, span_shares=(0.0, 0.0, 1.0))
 
-    masked = mask_tokens(**inputs, spec=spec)
+    masked = mask_examples(**inputs, spec=spec)
 
     rows = np.zeros((4000, 9), bool)
     rows[masked.predicted // 9, masked.predicted % 9] = True
@@ -119,9 +122,9 @@ def test_spans_do_not_go_over_a_separator() -> None:
 
 def test_spans_of_whole_words_hold_all_pieces_but_at_the_cut() -> None:
     inputs = batch(500, 62, pieces=3)
-    spec = MaskSpec(probability=0.3, whole_word=True, span_shares=geometric_shares(0.2, 10))
+    spec = replace(BERT, probability=0.3, whole_word=True, span_shares=geometric_shares(0.2, 10))
 
-    masked = mask_tokens(**inputs, spec=spec)
+    masked = mask_examples(**inputs, spec=spec)
 
     position = masked.predicted % 62 - 1
     example = masked.predicted // 62
@@ -138,7 +141,8 @@ def test_masks_of_a_rising_rate_are_nested(shares: tuple[float, ...]) -> None:
     rates = [0.1, 0.15, 0.2, 0.3, 0.5, 0.8]
 
     chosen = [
-        mask_tokens(**inputs, spec=MaskSpec(probability=rate, span_shares=shares)) for rate in rates
+        mask_examples(**inputs, spec=replace(BERT, probability=rate, span_shares=shares))
+        for rate in rates
     ]
 
     for low, high in itertools.pairwise(chosen):
@@ -150,20 +154,21 @@ def test_masks_of_a_rising_rate_are_nested(shares: tuple[float, ...]) -> None:
 @pytest.mark.parametrize(("mask", "random"), [(1.0, 0.0), (0.5, 0.5), (0.6, 0.2), (0.0, 0.0)])
 def test_replacements_follow_the_given_shares(mask: float, random: float) -> None:
     inputs = batch(2000, 128)
-    spec = MaskSpec(probability=0.15, mask_share=mask, random_share=random)
+    spec = replace(BERT, probability=0.15, mask_share=mask, random_share=random)
 
-    masked = mask_tokens(**inputs, spec=spec)
+    masked = mask_examples(**inputs, spec=spec)
 
     after = masked.input_ids[masked.predicted]
     # 38,000 draws: deviation 0.0026 at most.
     assert (after == MASK).mean() == pytest.approx(mask, abs=5 * 0.0026)
     kept = 1 - mask - random + random / 990
-    assert (after == masked.labels).mean() == pytest.approx(kept, abs=5 * 0.0026)
+    assert (after == masked.mlm_labels).mean() == pytest.approx(kept, abs=5 * 0.0026)
 
 
 def test_a_geometric_span_has_one_fate_and_its_own_random_tokens() -> None:
     inputs = batch(3000, 1000)
-    spec = MaskSpec(
+    spec = replace(
+        BERT,
         probability=0.003,
         span_shares=(0.0, 0.0, 1.0),
         spans_share_fate=True,
@@ -171,7 +176,7 @@ def test_a_geometric_span_has_one_fate_and_its_own_random_tokens() -> None:
         random_share=0.3,
     )
 
-    masked = mask_tokens(**inputs, spec=spec)
+    masked = mask_examples(**inputs, spec=spec)
 
     after = masked.input_ids[masked.predicted].reshape(3000, 3)
     is_one = runs_of(masked.predicted) == 3
@@ -179,26 +184,27 @@ def test_a_geometric_span_has_one_fate_and_its_own_random_tokens() -> None:
     is_mask = (after == MASK)[np.diff(masked.predicted.reshape(3000, 3), axis=1).sum(axis=1) == 2]
     assert set(is_mask.sum(axis=1)) == {0, 3}
     assert is_mask.mean() == pytest.approx(0.5, abs=5 * 0.5 / 3000**0.5)
-    own = masked.labels.reshape(3000, 3)
+    own = masked.mlm_labels.reshape(3000, 3)
     random = (after != MASK).all(axis=1) & (after != own).all(axis=1)
     assert random.sum() > 500
     assert (after[random, 0] != after[random, 1]).mean() > 0.99
 
 
 def test_a_mask_of_spans_does_not_depend_on_the_batch() -> None:
-    spec = MaskSpec(probability=0.2, span_shares=geometric_shares(0.2, 10))
+    spec = replace(BERT, probability=0.2, span_shares=geometric_shares(0.2, 10))
     together = batch(7, 50)
-    masked = mask_tokens(**together, spec=spec)
+    masked = mask_examples(**together, spec=spec)
 
     for number in range(7):
         here = slice(50 * number, 50 * number + 50)
-        names = ("ids", "maskable", "word_starts")
-        alone = {name: together[name][here] for name in names}
-        single = mask_tokens(
-            **alone,
+        examples = together["examples"]
+        alone = Examples(
+            *(values[here] for values in examples[:3]),
             lengths=np.array([50]),
-            keys=together["keys"][[number]],
-            spec=spec,
-            vocabulary=VOCABULARY,
+            maskable=examples.maskable[here],
+            word_starts=examples.word_starts[here],
+            nsp_labels=None,
         )
+        keys = together["keys"][[number]]
+        single = mask_examples(alone, keys=keys, spec=spec, tokenizer=TOKENIZER)
         assert single.input_ids.tolist() == masked.input_ids[here].tolist()

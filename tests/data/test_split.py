@@ -34,7 +34,7 @@ def test_training_and_held_out_documents_are_all_documents() -> None:
     training, held_out = split_documents(store, fraction=0.2, seed=3)  # type: ignore[arg-type]
 
     assert sorted([*training.first, *held_out.first]) == store.document_starts[:-1].tolist()
-    assert (training.last - training.first == 2).all()
+    assert (training.end - training.first == 2).all()
 
 
 def test_a_grown_corpus_keeps_its_split_and_another_seed_draws_another() -> None:
@@ -64,8 +64,8 @@ def test_of_few_documents_the_tails_are_held_out() -> None:
     training, held_out = split_documents(store, fraction=0.1, seed=0)  # type: ignore[arg-type]
 
     # A tenth of 10 is 1 sentence, of 40 it is 4; a document of one sentence keeps it.
-    assert list(zip(training.first, training.last, strict=True)) == [(0, 9), (10, 11), (11, 47)]
-    assert list(zip(held_out.first, held_out.last, strict=True)) == [(9, 10), (47, 51)]
+    assert list(zip(training.first, training.end, strict=True)) == [(0, 9), (10, 11), (11, 47)]
+    assert list(zip(held_out.first, held_out.end, strict=True)) == [(9, 10), (47, 51)]
 
 
 def test_a_fraction_of_zero_holds_out_nothing() -> None:
@@ -77,5 +77,5 @@ def test_a_fraction_of_zero_holds_out_nothing() -> None:
 def test_two_sentences_of_a_document_always_stay() -> None:
     training, held_out = split_documents(Store([3, 2, 4]), fraction=0.5, seed=0)  # type: ignore[arg-type]
 
-    assert (training.last - training.first).tolist() == [2, 2, 2]
-    assert (held_out.last - held_out.first).tolist() == [1, 2]
+    assert (training.end - training.first).tolist() == [2, 2, 2]
+    assert (held_out.end - held_out.first).tolist() == [1, 2]

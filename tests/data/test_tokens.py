@@ -4,8 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertpre.data import tokens
-from bertpre.data.tokens import ShardWriter, TokenizedDocuments, TokenStore, finished_shards
+from bertpre.data.shards import ShardWriter, TokenizedDocuments, finished_shards
+from bertpre.data.tokenizing import id_dtype
+from bertpre.data.tokens import TokenStore
 from bertpre.errors import DataFormatError
 
 # Three documents: sentences of 2, 1 | 3 | 1, 1, 2 tokens.
@@ -107,4 +108,4 @@ def test_a_shard_without_its_counts_is_not_finished(store: TokenStore, tmp_path:
 
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
 def test_ids_take_two_bytes_while_the_vocabulary_fits(vocab_size: int, dtype: type) -> None:
-    assert tokens.id_dtype(vocab_size) is dtype
+    assert id_dtype(vocab_size) is dtype

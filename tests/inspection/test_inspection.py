@@ -329,6 +329,15 @@ def test_a_damaged_model_is_an_error(chain, tmp_path, name, content, message):
         inspect(tmp_path / "model")
 
 
+def test_a_damaged_data_folder_is_an_error(tiny_data, tmp_path):
+    shutil.copytree(tiny_data, tmp_path / "data")
+    ids = tmp_path / "data/tokens/00000.ids.bin"
+    ids.write_bytes(bytes(ids.stat().st_size))
+
+    with pytest.raises(DataFormatError, match=r"00000\.ids\.bin: damaged: its sha256 is"):
+        inspect(tmp_path / "data")
+
+
 def test_a_part_of_a_corpus_shows_what_it_is_of(tmp_path, tiny_corpus, tiny_tokenizer):
     make_part([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "part", part=Part(2, 3))
 

@@ -1,6 +1,5 @@
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,7 +7,7 @@ from torch import nn
 
 from bertpre.config import schema
 from bertpre.model.bert import initialize
-from bertpre.model.flat import FlatTokens, flatten
+from bertpre.model.flat import Batch, flatten
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -54,14 +53,16 @@ def test_the_loss_in_one_step_is_that_of_the_logits(
     model = BertForPreTraining(make_config(), vocab_size=50, with_nsp=with_nsp).eval()
     randomize(model)
     nsp_labels = pairs.nsp_labels if with_nsp else None
-    batch = SimpleNamespace(
-        **{name: getattr(pairs.flat, name) for name in FlatTokens.__slots__},
-        predicted=pairs.predicted, mlm_labels=pairs.predicted_labels, nsp_labels=nsp_labels,
-    )  # fmt: skip
+    batch = Batch(
+        tokens=pairs.flat,
+        predicted=pairs.predicted,
+        mlm_labels=pairs.predicted_labels,
+        nsp_labels=nsp_labels,
+    )
 
     found = model.loss(batch)
 
-    logits = model(batch, batch.predicted)
+    logits = model(batch.tokens, batch.predicted)
     expected = pretraining_loss(logits, batch.mlm_labels, nsp_labels)
     torch.testing.assert_close(
         [part for part in found if part is not None],

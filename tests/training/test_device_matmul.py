@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertpre.config.schema import Config, Model
-from bertpre.data.dataset import Examples, PretrainingData
-from bertpre.data.loader import Batch, Cursor, collate, training_batches
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.loader import Cursor, training_batches
+from bertpre.model.flat import Batch, flatten
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training.device import matmul_operations, matmul_peak
 
@@ -25,17 +25,12 @@ SHAPE = Model(
 
 
 def full_batch(num_sequences: int, length: int, num_predicted: int) -> Batch:
-    total = num_sequences * length
-    return collate(
-        Examples(
-            np.arange(total) % 128,
-            np.zeros(total, np.int64),
-            np.arange(total) % length,
-            np.full(num_sequences, length),
-            np.arange(num_predicted),
-            np.arange(num_predicted) % 128,
-            np.zeros(num_sequences, np.int64),
-        )
+    ids = torch.arange(num_sequences * length).view(num_sequences, length) % 128
+    return Batch(
+        tokens=flatten(ids, torch.ones_like(ids)),
+        predicted=torch.arange(num_predicted),
+        mlm_labels=torch.arange(num_predicted) % 128,
+        nsp_labels=torch.zeros(num_sequences, dtype=torch.long),
     )
 
 

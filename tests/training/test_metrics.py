@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Batch, held_out_batches
+from bertpre.data.loader import held_out_batches
 from bertpre.errors import CheckpointError
+from bertpre.model.flat import Batch
 from bertpre.training.metrics import (
     Meter,
     Metrics,
@@ -114,13 +115,13 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
     meter, batches = Meter(seconds_before=50.0, matmul_peak=1e9), slow_batches()
     meter.wait_for(batches)
     clock[0] += 3.0  # an update
-    meter.add(len(batch.input_ids), operations=2e9)
+    meter.add(len(batch.tokens.input_ids), operations=2e9)
     with meter.away():
         clock[0] += 16.0  # an evaluation
 
     rates = meter.rates()
 
-    assert rates.tokens_per_second == pytest.approx(len(batch.input_ids) / 4)
+    assert rates.tokens_per_second == pytest.approx(len(batch.tokens.input_ids) / 4)
     assert rates.data_wait_share == pytest.approx(1 / 4)
     assert rates.matmul_peak_share == pytest.approx(2 / 4)
     assert meter.seconds == 70.0

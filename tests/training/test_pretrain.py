@@ -544,12 +544,12 @@ def test_the_transformers_library_loads_what_training_wrote(
     batch = next(held_out_batches(data, batch_size=4))
 
     with torch.no_grad():
-        logits = ours(batch, batch.predicted)
-        starts = batch.cu_seqlens.tolist()
+        logits = ours(batch.tokens, batch.predicted)
+        starts = batch.tokens.cu_seqlens.tolist()
         for row, (start, end) in enumerate(itertools.pairwise(starts)):
             output = theirs(
-                input_ids=batch.input_ids[start:end][None],
-                token_type_ids=batch.token_type_ids[start:end][None],
+                input_ids=batch.tokens.input_ids[start:end][None],
+                token_type_ids=batch.tokens.token_type_ids[start:end][None],
             )
             here = (batch.predicted >= start) & (batch.predicted < end)
             expected = output.prediction_logits[0, batch.predicted[here] - start]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertpre.config.schema import Config, MakeData
-from bertpre.data.reuse import index_tokens
+from bertpre.data.make_data import index_tokens
 from bertpre.training.metrics import read_metrics
 from bertpre.training.pretrain import pretrain
 

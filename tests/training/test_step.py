@@ -7,9 +7,10 @@ import torch
 
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.loader import Batch, Cursor, training_batches
+from bertpre.data.loader import Cursor, training_batches
 from bertpre.errors import TrainingError
 from bertpre.model.bert import initialize
+from bertpre.model.flat import Batch
 from bertpre.model.heads import BertForPreTraining, pretraining_loss
 from bertpre.training.optim import build_optimizer
 from bertpre.training.step import (
@@ -78,7 +79,7 @@ def test_the_loss_is_a_mean_over_predictions_plus_a_mean_over_pairs(
 ) -> None:
     model, (batch,) = build(), micro_batches(data, 32)
 
-    logits = model(batch, batch.predicted)
+    logits = model(batch.tokens, batch.predicted)
     probabilities = torch.softmax(logits.mlm.double(), -1)
     rows = torch.arange(len(batch.mlm_labels))
     expected = -probabilities[rows, batch.mlm_labels].log().mean().item()

@@ -24,8 +24,8 @@ def with_room_for(examples: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def accumulate(model, batches, **kwargs):
         (batch,) = batches
-        tried.append(len(batch.cu_seqlens) - 1)
-        assert batch.max_length == 48  # the longest that there are
+        tried.append(len(batch.tokens.cu_seqlens) - 1)
+        assert batch.tokens.max_length == 48  # the longest that there are
         if tried[-1] > examples:
             raise torch.OutOfMemoryError("CUDA out of memory")
 

@@ -11,11 +11,10 @@ import pytest
 
 from bertpre.artefacts import read_manifest, write_json
 from bertpre.config.schema import MakeData, TextOptions
-from bertpre.data import reuse, tokenizing
+from bertpre.data import sources, tokenizing
 from bertpre.data.dataset import PretrainingData
-from bertpre.data.make_data import make_data
+from bertpre.data.make_data import index_tokens, make_data, merge_parts
 from bertpre.data.parts import make_part
-from bertpre.data.reuse import index_tokens, merge_parts
 from bertpre.data.tokenizing import Part
 from bertpre.errors import ConfigError, DataFormatError
 
@@ -144,7 +143,7 @@ def test_without_links_the_tokens_are_copied(
     def refuse(source: Path, target: Path) -> None:
         raise OSError("another disk")
 
-    monkeypatch.setattr(reuse.os, "link", refuse)
+    monkeypatch.setattr(sources.os, "link", refuse)
 
     index_tokens(tiny_data, output=tmp_path / "data", config=CONFIG)
 
@@ -258,6 +257,33 @@ def test_a_damaged_part_is_named(tmp_path: Path, tiny_corpus: Path, tiny_tokeniz
 
     with pytest.raises(DataFormatError, match=r"00000\.ids\.bin: damaged"):
         merge_parts([part], output=tmp_path / "data", config=CONFIG)
+
+
+def damage(folder: Path, name: str) -> Path:
+    """Change a file and leave its size."""
+    content = bytearray((folder / name).read_bytes())
+    content[-1] ^= 1
+    (folder / name).unlink()  # links to it stay as they were
+    (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["tokens/00000.ids.bin", "index-mlm-nsp-48/examples.bin"])
+def test_a_damaged_data_folder_is_named(tmp_path: Path, tiny_data: Path, name: str) -> None:
+    data = damage(shutil.copytree(tiny_data, tmp_path / "damaged"), name)
+
+    with pytest.raises(DataFormatError, match=rf"{name}: damaged: its sha256 is "):
+        index_tokens(data, output=tmp_path / "more", config=CONFIG)
+
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_content_is_compared_only_where_it_is_asked_for(tmp_path: Path, tiny_data: Path) -> None:
+    data = damage(shutil.copytree(tiny_data, tmp_path / "damaged"), "tokens/00000.ids.bin")
+
+    assert len(PretrainingData(data, check_content=False).records) > 0
+    with pytest.raises(DataFormatError, match="damaged"):
+        PretrainingData(data)
 
 
 def test_a_data_folder_is_no_part(tmp_path: Path, tiny_data: Path) -> None:
