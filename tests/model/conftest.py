@@ -1,6 +1,7 @@
 """Small models and batches for the tests of the model; everything is seeded."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -34,6 +35,23 @@ class Padded(NamedTuple):
     @property
     def predicted_labels(self) -> Tensor:
         return self.mlm_labels[self.mlm_labels != -100]
+
+
+@pytest.fixture
+def to_predict() -> Callable[..., Any]:
+    """A function: sequences and what is to be predicted in them, as one batch."""
+
+    def put_together(
+        flat: FlatTokens, predicted: Tensor, labels: Tensor, nsp_labels: Tensor | None
+    ) -> Any:
+        return SimpleNamespace(
+            **{name: getattr(flat, name) for name in FlatTokens.__slots__},
+            predicted=predicted,
+            mlm_labels=labels,
+            nsp_labels=nsp_labels,
+        )
+
+    return put_together
 
 
 @pytest.fixture
