@@ -53,7 +53,7 @@ def find_chain(
             f"{run}: expected a run folder, with {RUN_CONFIG} in it",
             "name the folder that `bertpre pretrain` wrote; of any other, see `bertpre inspect`",
         )
-    data_fingerprint = read_run_config(run)["data"]
+    data_fingerprint = read_run_config(run).data
     checkpoints = list(_manifests([*run.glob("checkpoints/step-*"), run / "final"]))
     beside = sorted(path for path in run.resolve().parent.iterdir() if path.is_dir())
     # Shown as the user named the run, not with the whole path.

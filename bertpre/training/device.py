@@ -1,7 +1,4 @@
-"""What belongs to the device: which one and in which precision, its memory, its speed, its compiler.
-
-Everything is chosen at run time.
-"""
+"""What belongs to the device: the choice of it and of a precision, memory, speed, compiling."""
 
 import contextlib
 import ctypes
