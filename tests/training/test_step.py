@@ -12,6 +12,7 @@ from bertpre.errors import TrainingError
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
 from bertpre.model.kernels import cross_entropy
+from bertpre.training.distributed import Ranks
 from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.step import (
     LossScale,
@@ -108,6 +109,39 @@ def test_dropout_is_a_function_of_seed_and_step(
     assert loss(0, 0) == first
     assert loss(0, 1) != first
     assert loss(1, 0) != first
+
+
+def mlm_loss(model: BertForPreTraining, batches: list[Batch], ranks: Ranks) -> float:
+    """Of one gradient, with the dropout of that process."""
+    sums = accumulate_gradients(
+        model.train(), batches, device=CPU, precision="fp32", seed=0, step=0, ranks=ranks
+    )
+    return sums.means().mlm_loss
+
+
+def test_two_ranks_drop_other_values(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    batches = micro_batches(data, 32)
+
+    # The same examples and weights; only the masks can make the loss another one.
+    first, again, other = (mlm_loss(build(dropout=0.1), batches, Ranks(rank)) for rank in (0, 0, 1))
+
+    assert first == again
+    assert other != first
+
+
+def test_two_micro_steps_of_an_update_drop_other_values(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    (batch,) = micro_batches(data, 32)
+
+    # The mean over a batch and itself is that of the batch, unless other values are dropped.
+    once, twice = (mlm_loss(build(dropout=0.1), [batch] * num, Ranks()) for num in (1, 2))
+    plain_once, plain_twice = (mlm_loss(build(), [batch] * num, Ranks()) for num in (1, 2))
+
+    assert plain_twice == pytest.approx(plain_once, rel=1e-9)
+    assert abs(twice - once) > 1e-4
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(
