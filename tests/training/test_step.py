@@ -93,6 +93,23 @@ def test_the_loss_is_a_mean_over_predictions_plus_a_mean_over_pairs(
     assert losses.nsp_accuracy == pytest.approx(accuracy)
 
 
+def test_the_gradient_is_of_the_mean_over_predictions_plus_the_mean_over_pairs(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    model, (batch,) = build(), micro_batches(data, 32)
+    logits = model(batch, batch.predicted)
+    assert logits.nsp is not None
+    assert batch.nsp_labels is not None
+    mean_loss = torch.nn.functional.cross_entropy  # which averages by itself
+    loss = mean_loss(logits.mlm, batch.mlm_labels) + mean_loss(logits.nsp, batch.nsp_labels)
+
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+
+    found = gradient(model, [batch])
+    flat = torch.cat([part.flatten() for part in expected])
+    assert (found - flat).norm() / flat.norm() < 1e-5
+
+
 def test_dropout_is_a_function_of_seed_and_step(
     build: Callable[..., BertForPreTraining], data: PretrainingData
 ) -> None:
