@@ -240,6 +240,8 @@ def test_fp16_doubles_the_scale_after_two_thousand_good_updates() -> None:
     assert scale.value == 8
 
     assert scale.after(is_finite=True).value == 16
+    # They must follow one another: an overflow starts the count again.
+    assert scale.after(is_finite=False).after(is_finite=True).good_updates == 1
 
 
 def test_fp16_trains_to_about_the_gradient_of_fp32(
