@@ -20,7 +20,7 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 from bertpre import build_vocab, load_config
-from bertpre.config.schema import BuildVocab, Model, TextOptions
+from bertpre.config.schema import BuildVocab, Model, Optimizer, TextOptions
 from bertpre.corpus.documents import read_records
 from bertpre.model.bert import initialize
 from bertpre.model.flat import Batch, FlatTokens
@@ -33,7 +33,7 @@ from bertpre.training.device import (
     pick_device,
     pick_precision,
 )
-from bertpre.training.optim import build_optimizer
+from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.step import train_step
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -166,7 +166,7 @@ def our_updates(
     model.to(device)
     if is_compiled and device.type == "cuda":
         compile_layers(model.bert.encoder)
-    optimizer = build_optimizer(model, learning_rate=1e-4, weight_decay=0.01)
+    optimizer = PretrainingOptimizer(model, Optimizer(learning_rate=1e-4))
 
     def update(batch: Batch) -> None:
         train_step(

@@ -85,7 +85,8 @@ def command(
             "pretrain.precision": precision,
         },
     )
-    from bertpre.training.checks import check_pretraining, checkpoint_shape
+    from bertpre.training.checks import check_pretraining
+    from bertpre.training.init_from import checkpoint_shape
 
     config = read_config()
     if config.pretrain.init_from is not None:

@@ -59,7 +59,7 @@ def find_chain(
             f"{run}: expected a run folder, with {RUN_CONFIG} in it",
             "name the folder that `bertpre pretrain` wrote; of any other, see `bertpre inspect`",
         )
-    relatives: list[_Mark] = [("data", read_run_config(run)["data"])]
+    relatives: list[_Mark] = [("data", read_run_config(run).data)]
     for checkpoint in _finished_folders([*run.glob("checkpoints/step-*"), run / "final"]):
         relatives.append(("tokenizer", _tokenizer_files(checkpoint)))
         relatives.append(("model", checkpoint.manifest["fingerprint"]))

@@ -11,7 +11,7 @@ from bertpre.errors import DataFormatError
 from bertpre.inspection.sections import Curves, Folder, Grid, Picture, Section
 from bertpre.interop.facts import Facts, describe, short
 from bertpre.training.metrics import CURVES, read_metrics
-from bertpre.training.run_folder import read_run_config
+from bertpre.training.run_folder import RunConfig, read_run_config
 
 Row = dict[str, Any]  # of the metrics
 
@@ -38,8 +38,8 @@ def run_sections(run: Folder) -> list[Section]:
         _checkpoints(folder, metrics),
         *_curves(metrics),
         *([Picture("curves", picture)] if picture.is_file() else []),
-        *describe("model", config["model"]),
-        *describe("options", config["pretrain"]),
+        *describe("model", config.model),
+        *describe("options", config.pretrain),
     ]
 
 
@@ -59,17 +59,17 @@ def _curves(metrics: Sequence[Row]) -> Iterator[Curves]:
             yield Curves(title, "step", {label: line for label, line in lines.items() if line})
 
 
-def _summary(folder: Path, config: Row, metrics: list[Row]) -> dict[str, str]:
+def _summary(folder: Path, config: RunConfig, metrics: list[Row]) -> dict[str, str]:
     # With --max-hours, the number was settled when the run had started.
-    max_steps = config.get("decided", {}).get("max_steps") or config["pretrain"].get("max_steps")
+    max_steps = config.decided and config.decided.max_steps
     last = metrics[-1] if metrics else {}
     is_finished = (folder / "final" / MANIFEST).is_file()
     rows = {
         "state": "finished" if is_finished else "unfinished: the same command goes on from there",
         "steps": f"{last.get('step', 0):,} of {max_steps:,}" if max_steps else "none yet",
-        "data": short(config["data"]),
-        "starts from": short(config["init_from"]) if config.get("init_from") else "random weights",
-        "seed": str(config["seed"]),
+        "data": short(config.data),
+        "starts from": short(config.init_from) if config.init_from else "random weights",
+        "seed": str(config.seed),
     }
     if last:
         rows["epochs"] = f"{last['epoch']:.2f}"

@@ -41,8 +41,8 @@ class MlmHead(nn.Module):
 
     def transform(self, hidden: Tensor) -> Tensor:
         """Return (P, D), what the vocabulary is compared with."""
-        hidden = self.norm(self.activation(self.dense(hidden)))
-        return hidden
+        transformed: Tensor = self.norm(self.activation(self.dense(hidden)))
+        return transformed
 
 
 class NspHead(nn.Module):
@@ -66,6 +66,19 @@ class PretrainingLogits(NamedTuple):
 
     mlm: Tensor
     nsp: Tensor | None
+
+
+class PretrainingLoss(NamedTuple):
+    """Sums over the predicted tokens and over the pairs, 0-dimensional.
+
+    Losses are in nats, fp32; correct counts are int64. Sums, as only the trainer knows the counts
+    of the whole global batch to divide by.
+    """
+
+    mlm_loss_sum: Tensor
+    mlm_correct: Tensor
+    nsp_loss_sum: Tensor | None
+    nsp_correct: Tensor | None
 
 
 class BertForPreTraining(nn.Module):
@@ -96,7 +109,7 @@ class BertForPreTraining(nn.Module):
         nsp_logits = None if self.nsp is None else self.nsp(pooled_output)
         return PretrainingLogits(mlm_logits, nsp_logits)
 
-    def loss(self, batch: Batch) -> "PretrainingLoss":
+    def loss(self, batch: Batch) -> PretrainingLoss:
         """Compare with what stood at the predicted tokens, without keeping the scores."""
         hidden, pooled_output = self.bert(batch.tokens)
         predicted, labels = batch.predicted, batch.mlm_labels
@@ -108,35 +121,6 @@ class BertForPreTraining(nn.Module):
         if self.nsp is None or batch.nsp_labels is None:
             return PretrainingLoss(*mlm, None, None)
         return PretrainingLoss(*mlm, *cross_entropy(self.nsp(pooled_output), batch.nsp_labels))
-
-
-class PretrainingLoss(NamedTuple):
-    """Sums over the predicted tokens and over the pairs, 0-dimensional.
-
-    Losses are in nats, fp32; correct counts are int64. Sums, as only the trainer knows the counts
-    of the whole global batch to divide by.
-    """
-
-    mlm_loss_sum: Tensor
-    mlm_correct: Tensor
-    nsp_loss_sum: Tensor | None
-    nsp_correct: Tensor | None
-
-
-def pretraining_loss(
-    logits: PretrainingLogits, mlm_labels: Tensor, nsp_labels: Tensor | None
-) -> PretrainingLoss:
-    """Compute cross entropies and count right answers.
-
-    Args:
-        logits: from `BertForPreTraining`, of any precision.
-        mlm_labels: (P,) int64, what stood at the predicted tokens.
-        nsp_labels: (B,) int64, 0 = is next, 1 = random; without them that loss is absent.
-    """
-    mlm = cross_entropy(logits.mlm, mlm_labels)
-    if logits.nsp is None or nsp_labels is None:
-        return PretrainingLoss(*mlm, None, None)
-    return PretrainingLoss(*mlm, *cross_entropy(logits.nsp, nsp_labels))
 
 
 def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:

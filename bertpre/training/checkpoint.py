@@ -7,31 +7,66 @@ optimizer's moments and where training stood. Everything is safetensors and JSON
 import json
 import logging
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertpre.artefacts import write_json, write_manifest
+from bertpre.config.load import identity_options
 from bertpre.data.loader import Cursor
 from bertpre.errors import CheckpointError
 from bertpre.model.folder import save_model
-from bertpre.model.heads import BertForPreTraining
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.folder import state_longest_input
-from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.metrics import read_metrics
-from bertpre.training.optim import PretrainingOptimizer
-from bertpre.training.run_folder import checkpoint_folder
+from bertpre.training.run_folder import checkpoint_folder, newest_whole_checkpoint
+from bertpre.training.setup import Setup
 from bertpre.training.step import LossScale
 
 log = logging.getLogger(__name__)
 
 _SPARE = 1.05  # of the bytes that a checkpoint takes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """What the bits of a result depend on beyond the options."""
+
+    compile: bool
+    device: str
+    micro_batch_size: int
+    precision: str
+    ranks: int
+    threads: int
+    torch: str
+
+    @classmethod
+    def of(cls, setup: Setup) -> "Execution":
+        """Return how a run would execute now."""
+        return cls(
+            compile=setup.options.compile,
+            device=setup.device.type,
+            micro_batch_size=setup.decided.micro_batch_size,
+            precision=setup.precision,
+            ranks=setup.ranks.size,
+            threads=torch.get_num_threads(),
+            torch=torch.__version__,
+        )
+
+    def warn_of_changes(self, before: "Execution") -> None:
+        """Name what may change the last bits of a result."""
+        for name, now in asdict(self).items():
+            if getattr(before, name) != now:
+                log.warning(
+                    "%s was %s before and is %s now: the result may differ in its last bits",
+                    name,
+                    getattr(before, name),
+                    now,
+                )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,20 +82,19 @@ class TrainerState:
             many came after it.
         awaits_evaluation: whether this step's held-out loss is still to be measured.
         loss_scale: of the next update; None but in fp16.
-        execution: what the bits of a result depend on beyond the options: device, precision,
-            threads, micro-batch size, PyTorch version.
+        execution: of the updates so far.
     """
 
     cursor: Cursor
-    tokens_seen: int
-    seconds: float
-    best_step: int | None
-    best_loss: float | None
-    lowest_loss: float | None
-    evals_without_gain: int
-    awaits_evaluation: bool
+    tokens_seen: int = 0
+    seconds: float = 0.0
+    best_step: int | None = None
+    best_loss: float | None = None
+    lowest_loss: float | None = None
+    evals_without_gain: int = 0
+    awaits_evaluation: bool = False
     loss_scale: LossScale | None
-    execution: dict[str, Any]
+    execution: Execution
 
     def with_candidate(self, loss: float) -> "TrainerState":
         """Return the state after measuring this step's held-out loss: the best, or not."""
@@ -76,93 +110,85 @@ class TrainerState:
         return replace(measured, lowest_loss=loss, evals_without_gain=0)
 
 
-def save_checkpoint(
-    run: Path,
-    *,
-    model: BertForPreTraining,
-    optimizer: PretrainingOptimizer,
-    state: TrainerState,
-    tokenizer: Tokenizer,
-    facts: Mapping[str, object],
-) -> Path:
-    """Write ``checkpoints/step-N`` under another name and rename it when whole.
+def first_state(setup: Setup) -> TrainerState:
+    """Return where training stands before the first update."""
+    scale = LossScale() if setup.precision == "fp16" else None
+    return TrainerState(cursor=Cursor(), loss_scale=scale, execution=Execution.of(setup))
 
-    Args:
-        run: the run folder.
-        model, optimizer, state: what to save.
-        tokenizer: its files go into the checkpoint, so that it needs nothing else.
-        facts: what the manifest says of the model.
+
+def save_checkpoint(run: Path, setup: Setup, state: TrainerState) -> Path:
+    """Write ``checkpoints/step-N`` under another name and rename it when whole.
 
     Raises:
         CheckpointError: there is no room for it, or it cannot be written; older ones are intact.
     """
     final = checkpoint_folder(run, state.cursor.step)
-    moments = optimizer.state()
-    _check_space(run, model, moments)
+    moments = setup.optimizer.state()
+    _check_space(run, [*setup.model.parameters(), *moments.values()])
     work = _new_folder(final)
-    trainer = work / "trainer"
-    trainer.mkdir()
-    path = trainer / "optimizer.safetensors"
+    path = work / "trainer" / "optimizer.safetensors"
+    path.parent.mkdir()
     try:
         save_file(moments, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise CheckpointError(
             f"{path}: cannot be written ({error})", "check free space and permissions"
         ) from error
-    write_json(trainer / "state.json", asdict(state))
-    scores = _held_out(run, state.cursor.step)
-    _write_model(work, model, tokenizer, {**facts, **scores, "step": state.cursor.step})
-    _put(work, final)
-    return final
+    write_json(path.with_name("state.json"), asdict(state))
+    return _finish(run, setup, state.cursor.step, work, final)
 
 
-def save_final(
-    run: Path,
-    *,
-    model: BertForPreTraining,
-    tokenizer: Tokenizer,
-    step: int,
-    facts: Mapping[str, object],
-) -> Path:
+def save_final(run: Path, setup: Setup, *, step: int) -> Path:
     """Write the trained model into ``final``, by which a run is known to be finished."""
-    work = _new_folder(run / "final")
-    _write_model(work, model, tokenizer, {**facts, **_held_out(run, step), "step": step})
-    _put(work, run / "final")
-    return run / "final"
+    final = run / "final"
+    return _finish(run, setup, step, _new_folder(final), final)
 
 
-def load_checkpoint(
-    folder: Path, *, model: BertForPreTraining, optimizer: PretrainingOptimizer
-) -> TrainerState:
-    """Put a checkpoint's weights and moments into a model and its optimizer.
+def restore(run: Path, setup: Setup) -> TrainerState:
+    """Go back to the newest whole checkpoint of a run, or to step 0 if there is none."""
+    folder = newest_whole_checkpoint(run)
+    if folder is None:
+        if any((run / "checkpoints").glob("step-*")):
+            log.warning("the run starts again at step 0")
+        return first_state(setup)
+    state = load_checkpoint(folder, setup)
+    if setup.device.type == "cpu" and state.execution.device == "cpu":
+        # Sums over threads are rounded differently for another number of them.
+        torch.set_num_threads(state.execution.threads)
+    log.info("going on from %s", folder)
+    start = first_state(setup)
+    start.execution.warn_of_changes(state.execution)
+    loss_scale = start.loss_scale and (state.loss_scale or start.loss_scale)
+    return replace(state, execution=start.execution, loss_scale=loss_scale)
+
+
+def load_checkpoint(folder: Path, setup: Setup) -> TrainerState:
+    """Put a checkpoint's weights and moments into a run's model and optimizer.
 
     Raises:
         CheckpointError: the checkpoint is of another model, or has no trainer state.
     """
-    load_hugging_face(model, read_weights(folder))
+    load_hugging_face(setup.model, read_weights(folder))
     try:
         moments = load_file(folder / "trainer" / "optimizer.safetensors")
         values = json.loads((folder / "trainer" / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder}: has no trainer state to go on from ({error})") from error
-    optimizer.load_state(moments)
+    setup.optimizer.load_state(moments)
     scale = values["loss_scale"]
     values["loss_scale"] = None if scale is None else LossScale(**scale)
-    return TrainerState(**{**values, "cursor": Cursor(**values["cursor"])})
+    values["cursor"] = Cursor(**values["cursor"])
+    values["execution"] = Execution(**values["execution"])
+    return TrainerState(**values)
 
 
-def warn_of_full_disk(run: Path, *, model: BertForPreTraining, keep: int) -> None:
-    """Warn before the first update if the checkpoints that will be kept do not fit on the disk.
-
-    Args:
-        run: the run folder.
-        model: whose weights, and two moments of each, a checkpoint holds.
-        keep: the newest checkpoints that stay.
-    """
-    size = 3 * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+def warn_of_full_disk(run: Path, setup: Setup) -> None:
+    """Warn before the first update if the checkpoints that will be kept do not fit on the disk."""
+    size = 3 * _num_bytes(list(setup.model.parameters()))  # weights, and two moments of each
     there = len(list((run / "checkpoints").glob("step-*")))
     # Beside the newest, the best one and the one that is being written.
-    needed, free = size * max(1, keep + 2 - there), shutil.disk_usage(run).free
+    num_kept = setup.options.keep_checkpoints + 2
+    needed, free = size * max(1, num_kept - there), shutil.disk_usage(run).free
     if free < needed:
         log.warning(
             "%s: %s MB are free, but the checkpoints to come take up to %s MB; make room, or lower "
@@ -173,10 +199,9 @@ def warn_of_full_disk(run: Path, *, model: BertForPreTraining, keep: int) -> Non
         )
 
 
-def _check_space(run: Path, model: BertForPreTraining, moments: Mapping[str, Tensor]) -> None:
+def _check_space(run: Path, tensors: list[Tensor]) -> None:
     """Refuse a save that would fill the disk, before anything is written."""
-    tensors = [*model.parameters(), *moments.values()]
-    needed = round(_SPARE * sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+    needed = round(_SPARE * _num_bytes(tensors))
     free = shutil.disk_usage(run).free
     if free < needed:
         raise CheckpointError(
@@ -185,22 +210,8 @@ def _check_space(run: Path, model: BertForPreTraining, moments: Mapping[str, Ten
         )
 
 
-def _write_model(
-    work: Path, model: BertForPreTraining, tokenizer: Tokenizer, facts: Mapping[str, object]
-) -> None:
-    save_model(work, model, extra_config={"pad_token_id": tokenizer.pad_id})
-    tokenizer.save_files(work)
-    state_longest_input(work, cast(int, facts["max_seq_length"]), is_trained_here=True)
-    write_manifest(work, "checkpoint", facts)
-
-
-def _held_out(run: Path, step: int) -> dict[str, object]:
-    """Give for a manifest what was measured at this very step, without times."""
-    for row in read_metrics(run):
-        if row["split"] == "eval" and row["step"] == step:
-            kept = row.keys() - {"split", "seconds"}
-            return {"held_out": {name: row[name] for name in sorted(kept)}}
-    return {}
+def _num_bytes(tensors: list[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _new_folder(final: Path) -> Path:
@@ -210,8 +221,35 @@ def _new_folder(final: Path) -> Path:
     return work
 
 
-def _put(work: Path, final: Path) -> None:
-    # What is there can only be a damaged one that the run has passed over.
-    if final.exists():
+def _finish(run: Path, setup: Setup, step: int, work: Path, final: Path) -> Path:
+    """Write the model and the manifest, and put the folder in its place."""
+    data = setup.data
+    save_model(work, setup.model, extra_config={"pad_token_id": data.tokenizer.pad_id})
+    data.tokenizer.save_files(work)
+    state_longest_input(work, data.max_seq_length, is_trained_here=True)
+    facts = {
+        "data": data.manifest["fingerprint"],
+        "init_from": setup.init_from,
+        "data_report": data.manifest["report"],
+        "data_options": data.index_manifest["options"],
+        "pretrain": identity_options(setup.options),
+        "objective": data.objective,
+        "max_seq_length": data.max_seq_length,
+        "max_steps": setup.max_steps,
+        "seed": setup.seed,
+        "step": step,
+    }
+    write_manifest(work, "checkpoint", {**facts, **_held_out(run, step)})
+    if final.exists():  # this can only be a damaged one that the run has passed over
         shutil.rmtree(final)
     work.replace(final)
+    return final
+
+
+def _held_out(run: Path, step: int) -> dict[str, object]:
+    """Return for a manifest what was measured at this very step, without times."""
+    for row in read_metrics(run):
+        if row["split"] == "eval" and row["step"] == step:
+            kept = row.keys() - {"split", "seconds"}
+            return {"held_out": {name: row[name] for name in sorted(kept)}}
+    return {}

@@ -1,56 +1,34 @@
 """What can be known to be wrong before PyTorch is imported and the device is touched."""
 
 import importlib.util
-import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.artefacts import (
-    MANIFEST,
-    check_files,
-    check_unlocked,
-    fingerprint_file,
-    read_manifest,
-)
+from bertpre.artefacts import MANIFEST, check_files, check_unlocked, read_manifest
 from bertpre.config.load import config_to_dict, identity_differences
 from bertpre.config.schema import Config, Model, Pretrain
-from bertpre.errors import CheckpointError, ConfigError
-from bertpre.training.run_folder import (
-    RUN_CONFIG,
-    find_checkpoint,
-    newest_whole_checkpoint,
-    read_model_manifest,
-    read_run_config,
-)
+from bertpre.errors import ConfigError
+from bertpre.training.init_from import find_origin
+from bertpre.training.run_folder import RUN_CONFIG, RunConfig, read_run_config
 from bertpre.training.schedule import decay_steps, planned_steps
-
-_LEGACY_WEIGHTS = "pytorch_model.bin"
-# Of a model that starts from a checkpoint: dropout is a matter of training, and positions that the
-# checkpoint lacks are drawn.
-_MAY_DIFFER = {
-    "max_position_embeddings",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-}
 
 
 class RunPlan(NamedTuple):
     """A run that can start.
 
     Attributes:
-        resolved: what the run folder's config.yaml holds.
+        config: what the run folder's config.yaml will hold; its ``decided`` is that of a run that
+            exists already.
         is_finished: the folder has been trained to the end already.
-        decided: what was settled when the run started and stays: steps, those of the warm-up and
-            of a growing batch, and the micro-batch size found by trying; None for a new run.
         max_steps: updates in the run; None if they must be measured first.
-        init_from: the checkpoint that the run starts from.
+        init_from: the checkpoint whose weights are loaded first.
         reopened_after: the last step whose checkpoint is of use when a run is made longer.
     """
 
-    resolved: dict[str, Any]
+    config: RunConfig
     is_finished: bool
-    decided: dict[str, int] | None
     max_steps: int | None
     init_from: Path | None
     reopened_after: int | None = None
@@ -68,10 +46,10 @@ def check_pretraining(
 
     Args:
         data: a data folder.
-        output: the run folder; one with equal identity options is gone on with.
+        output: the run folder; one with equal identity options is resumed.
         config: the experiment's options.
         overwrite: an existing run folder will be started again.
-        extend_to: more steps for a run that is there.
+        extend_to: more steps for an existing run.
 
     Raises:
         BertpreError: names everything that contradicts, and both values.
@@ -81,173 +59,38 @@ def check_pretraining(
     check_files(data, manifest, content=False)
     options = read_manifest(data / manifest["index"], "index")["options"]
     _check_model(config.model, manifest["vocab_size"], options["max_seq_length"], data)
-    if config.pretrain.mlm_probability is not None and options["masking"] == "static":
-        raise ConfigError(
-            f"pretrain.mlm_probability: {config.pretrain.mlm_probability}, but the masks of {data} "
-            f"are static, drawn at {options['mlm_probability']}",
-            "leave it out, or rerun make-data with --masking dynamic",
-        )
+    _check_masks(config.pretrain, options, data)
     planned = planned_steps(config.pretrain, manifest["report"])
-    _check_batch_ramp(config.pretrain)
-    patience = config.pretrain.early_stopping_evals
-    if patience is not None and not manifest["report"]["held_out_examples"]:
+    _check_options(config.pretrain, manifest["report"], data)
+    origin = find_origin(config, run=None if overwrite else output)
+    if overwrite and origin.folder is not None and _is_inside(origin.folder, output):
         raise ConfigError(
-            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
-            "is no loss to stop by",
-            "leave it out, or make the data folder from more documents or a larger --eval-fraction",
-        )
-    if config.pretrain.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise ConfigError(
-            "pretrain.tensorboard: the package tensorboard is not installed",
-            "pip install 'bertpre[tensorboard]'",
-        )
-    begun = None if overwrite else _begun_from_what_is_gone(config.pretrain.init_from, output)
-    init_from = _check_init_from(config) if begun is None else None
-    if overwrite and init_from is not None and _is_inside(init_from, output):
-        raise ConfigError(
-            f"{output}: --overwrite would remove {init_from}, from which the run is to start",
+            f"{output}: --overwrite would remove {origin.folder}, from which the run is to start",
             "choose another --output",
         )
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
         check_unlocked(output / ".lock", str(output))
-    resolved = {
-        "seed": config.seed,
-        "data": manifest["fingerprint"],
-        "init_from": (begun or {}).get("init_from")
-        if init_from is None
-        else _weights_fingerprint(init_from),
-        "model": {**config_to_dict(config.model), "vocab_size": manifest["vocab_size"]},
-        "pretrain": config_to_dict(config.pretrain),
-    }
-    is_finished = (output / "final" / MANIFEST).is_file()
-    decided = _check_run_folder(output, resolved, overwrite=overwrite)
-    max_steps = planned if decided is None else decided["max_steps"]
-    if extend_to is not None and (decided is None or extend_to != decided["max_steps"]):
-        last = _check_extension(output, config, decided, extend_to)
-        return RunPlan(resolved, False, decided, extend_to, init_from, last)
-    return RunPlan(resolved, is_finished and not overwrite, decided, max_steps, init_from)
-
-
-def _check_extension(
-    output: Path, config: Config, decided: dict[str, int] | None, extend_to: int
-) -> int:
-    """Return the last step of a run that a longer one has in common with it."""
-    schedule = config.pretrain.schedule
-    if decided is None:
-        raise ConfigError(f"{output}: there is no run to extend", "leave out --extend-to")
-    if schedule.name not in ("constant", "wsd"):
-        raise ConfigError(
-            f"--extend-to {extend_to}: the {schedule.name} schedule falls over the whole run, so a "
-            "longer run is another one",
-            "start a run with pretrain.schedule.name constant or wsd, or one from this one's "
-            "weights with --init-from",
-        )
-    if config.pretrain.final_mlm_probability is not None:
-        raise ConfigError(
-            f"--extend-to {extend_to}: the mask rate moves over the whole run to "
-            f"pretrain.final_mlm_probability: {config.pretrain.final_mlm_probability:g}, so a "
-            "longer run is another one",
-            "start one from this one's weights with --init-from",
-        )
-    before = decided["max_steps"]
-    if extend_to < before:  # the same again is the same command after a kill
-        raise ConfigError(f"--extend-to {extend_to}: the run has {before} steps", "state more")
-    last = before
-    if schedule.name == "wsd":
-        last -= decay_steps(schedule, before)
-    steps = [int(folder.name[5:]) for folder in (output / "checkpoints").glob("step-*")]
-    if not any(step <= last for step in steps):
-        raise ConfigError(
-            f"{output}: has no checkpoint of step {last} or before, where its learning rate was "
-            f"still constant; found steps {', '.join(map(str, sorted(steps))) or 'none'}",
-            "keep more with pretrain.keep_checkpoints and save_every_steps in the next run",
-        )
-    return last
-
-
-def _check_batch_ramp(options: Pretrain) -> None:
-    initial = options.initial_global_batch_size
-    if initial is not None and initial > options.global_batch_size:
-        raise ConfigError(
-            f"pretrain.initial_global_batch_size: {initial}, more than "
-            f"pretrain.global_batch_size: {options.global_batch_size}, which it grows to",
-            "lower the first, or raise the second",
-        )
-
-
-def checkpoint_shape(folder: str | Path, *, run: Path | None = None) -> dict[str, Any]:
-    """Read the model section that a checkpoint was made with, for a run that starts from it.
-
-    Args:
-        folder: a checkpoint, a run folder or a Hugging Face BERT folder.
-        run: the run folder, which knows it where the checkpoint is gone.
-
-    Raises:
-        CheckpointError: there is no model there.
-    """
-    names = config_to_dict(Model()).keys() - {"vocab_size"}
-    begun = None if run is None else _begun_from_what_is_gone(str(folder), run)
-    if begun is not None:
-        return {name: begun["model"][name] for name in names if name in begun["model"]}
-    path = find_checkpoint(folder) / "config.json"
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read as JSON ({error})") from error
-    if not isinstance(stored, dict):
-        raise CheckpointError(f"{path}: expected a JSON object, found {stored!r:.60}")
-    return {name: stored[name] for name in names if name in stored}
-
-
-def _begun_from_what_is_gone(init_from: str | None, run: Path) -> dict[str, Any] | None:
-    """Return a run's config if it goes on from its own checkpoints, and what it began with is gone.
-
-    Such a run needs that folder no longer; with any other one named it would be another run.
-    """
-    if init_from is None or Path(init_from).exists() or not (run / RUN_CONFIG).is_file():
-        return None
-    stored = read_run_config(run)
-    if stored["pretrain"].get("init_from") != init_from or newest_whole_checkpoint(run) is None:
-        return None
-    return stored
-
-
-def _check_init_from(config: Config) -> Path | None:
-    if config.pretrain.init_from is None:
-        if config.pretrain.reset_embeddings:
-            raise ConfigError(
-                "pretrain.reset_embeddings: there is no pretrain.init_from whose embeddings it "
-                "would reset",
-                "state both, or none",
-            )
-        return None
-    folder = find_checkpoint(config.pretrain.init_from)
-    if (folder / MANIFEST).is_file():  # other libraries' folders have none
-        read_model_manifest(folder)
-    shape = checkpoint_shape(folder)
-    asked = config_to_dict(config.model)
-    problems = [
-        f"model.{name}: {asked[name]!r}, but {folder} has {shape[name]!r}"
-        for name in sorted(shape.keys() - _MAY_DIFFER)
-        if asked[name] != shape[name]
-    ]
-    if problems:
-        raise ConfigError("; ".join(problems), "leave out what the checkpoint decides")
-    return folder
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
-
-
-def _weights_fingerprint(folder: Path) -> str:
-    for name in ("model.safetensors", _LEGACY_WEIGHTS):
-        if (folder / name).is_file():
-            return fingerprint_file(folder / name)
-    raise CheckpointError(
-        f"{folder}: has neither model.safetensors nor {_LEGACY_WEIGHTS}",
-        "give a checkpoint or a Hugging Face BERT folder",
+    asked = RunConfig(
+        seed=config.seed,
+        data=manifest["fingerprint"],
+        init_from=origin.fingerprint,
+        model={**config_to_dict(config.model), "vocab_size": manifest["vocab_size"]},
+        pretrain=config_to_dict(config.pretrain),
+        decided=None,
     )
+    stored = _read_run(output)
+    if stored is None or overwrite:
+        if extend_to is not None:
+            raise ConfigError(f"{output}: there is no run to extend", "leave out --extend-to")
+        return RunPlan(asked, False, planned, origin.folder)
+    _check_same_run(stored, asked, output)
+    assert stored.decided is not None
+    before, asked = stored.decided.max_steps, replace(asked, decided=stored.decided)
+    if extend_to is None or extend_to == before:
+        is_finished = (output / "final" / MANIFEST).is_file()
+        return RunPlan(asked, is_finished, before, origin.folder)
+    last = _check_extension(output, config.pretrain, before, extend_to)
+    return RunPlan(asked, False, extend_to, origin.folder, last)
 
 
 def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path) -> None:
@@ -272,10 +115,42 @@ def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path)
         raise ConfigError("; ".join(problems), "change the model section, or rerun make-data")
 
 
-def _check_run_folder(
-    output: Path, resolved: dict[str, Any], *, overwrite: bool
-) -> dict[str, int] | None:
-    """Check that a run that is there is this one, and return what it has decided."""
+def _check_masks(options: Pretrain, made: Mapping[str, Any], data: Path) -> None:
+    if options.mlm_probability is not None and made["masking"] == "static":
+        raise ConfigError(
+            f"pretrain.mlm_probability: {options.mlm_probability}, but the masks of {data} "
+            f"are static, drawn at {made['mlm_probability']}",
+            "leave it out, or rerun make-data with --masking dynamic",
+        )
+
+
+def _check_options(options: Pretrain, report: Mapping[str, Any], data: Path) -> None:
+    initial, patience = options.initial_global_batch_size, options.early_stopping_evals
+    if initial is not None and initial > options.global_batch_size:
+        raise ConfigError(
+            f"pretrain.initial_global_batch_size: {initial}, more than "
+            f"pretrain.global_batch_size: {options.global_batch_size}, which it grows to",
+            "lower the first, or raise the second",
+        )
+    if patience is not None and not report["held_out_examples"]:
+        raise ConfigError(
+            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
+            "is no loss to stop by",
+            "leave it out, or make the data folder from more documents or a larger --eval-fraction",
+        )
+    if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ConfigError(
+            "pretrain.tensorboard: the package tensorboard is not installed",
+            "pip install 'bertpre[tensorboard]'",
+        )
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _read_run(output: Path) -> RunConfig | None:
+    """Return the options of the run that a folder holds; None if it may become one."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output}: is a file; expected a run folder", "choose another --output")
     # A run that was killed at once has left its lock file and nothing else.
@@ -287,17 +162,18 @@ def _check_run_folder(
             "choose another --output",
         )
     # Read even if it will be overwritten: other programs have a config.yaml too.
-    stored = read_run_config(output)
-    if overwrite:
-        return None
+    return read_run_config(output)
+
+
+def _check_same_run(stored: RunConfig, asked: RunConfig, output: Path) -> None:
     differences = [
-        f"{name}: was {stored.get(name)!r:.20}, now {resolved[name]!r:.20}"
+        f"{name}: was {getattr(stored, name)!r:.20}, now {getattr(asked, name)!r:.20}"
         for name in ("seed", "data", "init_from")
-        if stored.get(name) != resolved[name]
+        if getattr(stored, name) != getattr(asked, name)
     ]
     for name, section in (("model", Model), ("pretrain", Pretrain)):
         differences += identity_differences(
-            stored[name], resolved[name], section=section, prefix=f"{name}."
+            getattr(stored, name), getattr(asked, name), section=section, prefix=f"{name}."
         )
     if differences:
         raise ConfigError(
@@ -305,5 +181,35 @@ def _check_run_folder(
             + "\n  ".join(differences),
             "choose another --output, give the same options, or start again with --overwrite",
         )
-    decided: dict[str, int] = stored["decided"]
-    return decided
+
+
+def _check_extension(output: Path, options: Pretrain, max_steps: int, extend_to: int) -> int:
+    """Return the last step of a run that a longer one has in common with it."""
+    schedule = options.schedule
+    if schedule.name not in ("constant", "wsd"):
+        raise ConfigError(
+            f"--extend-to {extend_to}: the {schedule.name} schedule falls over the whole run, so a "
+            "longer run is another one",
+            "start a run with pretrain.schedule.name constant or wsd, or one from this one's "
+            "weights with --init-from",
+        )
+    if options.final_mlm_probability is not None:
+        raise ConfigError(
+            f"--extend-to {extend_to}: the mask rate moves over the whole run to "
+            f"pretrain.final_mlm_probability: {options.final_mlm_probability:g}, so a "
+            "longer run is another one",
+            "start one from this one's weights with --init-from",
+        )
+    if extend_to < max_steps:
+        raise ConfigError(f"--extend-to {extend_to}: the run has {max_steps} steps", "state more")
+    last = max_steps
+    if schedule.name == "wsd":
+        last -= decay_steps(schedule, max_steps)
+    steps = [int(folder.name[5:]) for folder in (output / "checkpoints").glob("step-*")]
+    if not any(step <= last for step in steps):
+        raise ConfigError(
+            f"{output}: has no checkpoint of step {last} or before, where its learning rate was "
+            f"still constant; found steps {', '.join(map(str, sorted(steps))) or 'none'}",
+            "keep more with pretrain.keep_checkpoints and save_every_steps in the next run",
+        )
+    return last

@@ -1,4 +1,4 @@
-"""Where a model runs and in which precision, chosen at run time."""
+"""What belongs to the device: the choice of it and of a precision, memory, speed, compiling."""
 
 import contextlib
 import ctypes
@@ -16,11 +16,21 @@ from bertpre.errors import TrainingError
 from bertpre.model.bert import Encoder
 from bertpre.model.flat import Batch
 
+log = logging.getLogger(__name__)
+
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
 Precision = Literal["fp32", "bf16", "fp16"]
 
 _AUTOCAST_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+# Source: glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_NEVER = 2**31 - 1
+
+_PEAK_SIZES = {"cuda": 8192}  # rows and columns of the matrices that are multiplied
+_PEAK_SIZE_ELSEWHERE = 1024
+_PEAK_ROUNDS = 5
 
 
 def pick_device(name: DeviceName) -> torch.device:
@@ -47,7 +57,7 @@ def pick_device(name: DeviceName) -> torch.device:
 def pick_precision(name: PrecisionName, device: torch.device) -> Precision:
     """Choose a precision; ``auto`` takes bf16 where the hardware multiplies it faster than fp32.
 
-    That goes by what the processor states and not by a timing, so that it is the same each time.
+    The choice goes by what the processor states, not by a timing, so it is the same each time.
     """
     if name != "auto":
         return name
@@ -64,23 +74,18 @@ def pick_precision(name: PrecisionName, device: torch.device) -> Precision:
 def autocast(
     device: torch.device, precision: Precision
 ) -> contextlib.AbstractContextManager[object]:
-    """Give the context in which a forward pass runs; parameters stay fp32 in both precisions."""
+    """Give the context in which a forward pass runs; parameters stay fp32 in all precisions."""
     if precision == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=_AUTOCAST_TYPES[precision])
-
-
-# Source: glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-_NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
     """Let the process keep the memory that it frees, for the next update to use.
 
     An update allocates and frees hundreds of blocks of megabytes. By default each is mapped anew
-    and faulted in page by page. Afterwards the process holds on to its peak until it ends. Only
-    glibc is told so; elsewhere nothing changes.
+    and faulted in page by page. Afterwards the process holds on to its peak until it ends. This
+    works with glibc only; elsewhere nothing changes.
 
     Returns:
         Whether the C library obeys.
@@ -91,33 +96,25 @@ def keep_freed_memory() -> bool:
     return bool(libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, _NEVER))
 
 
-_SIZES = {"cuda": 8192}
-_SIZE_ELSEWHERE = 1024
-_ROUNDS = 5
-
-
 def matmul_peak(device: torch.device, precision: Precision) -> float:
     """Measure the fastest of a few large matrix products, in operations a second."""
-    size = _SIZES.get(device.type, _SIZE_ELSEWHERE)
-    left, right = (torch.ones(size, size, device=device) for _ in range(2))
+    size = _PEAK_SIZES.get(device.type, _PEAK_SIZE_ELSEWHERE)
+    dtype = _AUTOCAST_TYPES.get(precision, torch.float32)
+    left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
     times = []
-    with torch.no_grad(), autocast(device, precision):
-        if precision != "fp32":
-            dtype = torch.get_autocast_dtype(device.type)
-            left, right = left.to(dtype), right.to(dtype)
-        for _ in range(_ROUNDS + 1):  # the first one sets things up
-            start = time.perf_counter()
-            # Asking for a number waits for the device.
-            float((left @ right)[0, 0])
-            times.append(time.perf_counter() - start)
+    for _ in range(_PEAK_ROUNDS + 1):  # the first one sets things up
+        start = time.perf_counter()
+        # Asking for a number waits for the device.
+        float((left @ right)[0, 0])
+        times.append(time.perf_counter() - start)
     return 2 * size**3 / min(times[1:])
 
 
 def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) -> float:
     """Count the operations of an update's matrix products, for real tokens only.
 
-    A product with a (D, F) matrix takes 2 D F operations a token; a backward pass takes twice a
-    forward pass. Attention compares each token with all of its sequence.
+    A product with a (D, F) matrix takes 2 D F operations a token; a backward pass takes twice as
+    many as a forward pass. Attention compares each token with all tokens of its sequence.
 
     Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
         section 5.1, without recomputation.
@@ -135,33 +132,24 @@ def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) ->
     return 3 * total
 
 
-log = logging.getLogger(__name__)
-
-
 def compile_layers(encoder: Encoder) -> None:
     """Have the layers compiled when they first run.
 
-    One layer's code does for all, and the number of tokens is a symbol in it, as no two batches
-    have the same. So compilation settles in the first updates; each one is logged.
+    All layers share one compiled code, in which the number of tokens is a symbol, as no two batches
+    have the same. So compilation settles in the first updates. Each one is logged.
     """
-    backend = _LoggedInductor()
-    for layer in encoder.layers:
-        layer.compile(dynamic=True, backend=backend)
+    from torch._dynamo import lookup_backend  # takes seconds, and most runs do not compile
 
+    inductor, num_compiled = lookup_backend("inductor"), 0
 
-class _LoggedInductor:
-    """PyTorch's own compiler, which tells how long each part took."""
-
-    def __init__(self) -> None:
-        from torch._dynamo import lookup_backend  # takes seconds, and most runs do not compile
-
-        self._inductor = lookup_backend("inductor")
-        self._num_compiled = 0
-
-    def __call__(self, graph: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+    def logged_inductor(graph: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        nonlocal num_compiled
         start = time.monotonic()
-        compiled: Callable[..., Any] = self._inductor(graph, inputs)
-        self._num_compiled += 1
+        compiled: Callable[..., Any] = inductor(graph, inputs)
+        num_compiled += 1
         seconds = time.monotonic() - start
-        log.info("compiled part %d of the layers in %.0f s", self._num_compiled, seconds)
+        log.info("compiled part %d of the layers in %.0f s", num_compiled, seconds)
         return compiled
+
+    for layer in encoder.layers:
+        layer.compile(dynamic=True, backend=logged_inductor)

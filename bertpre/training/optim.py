@@ -10,73 +10,42 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import MultiHeadAttention
-from bertpre.model.heads import BertForPreTraining
-
-
-def build_optimizer(
-    model: nn.Module,
-    *,
-    learning_rate: float,
-    weight_decay: float,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-6,
-) -> torch.optim.AdamW:
-    """Build AdamW with bias correction; biases and layer norms are not decayed.
-
-    Args:
-        model: its parameters are trained; a tied one counts once.
-        learning_rate: the peak; the schedule scales it.
-        weight_decay: subtracted from weights as ``learning_rate * weight_decay * weight``.
-        betas: decay of the first and the second moment.
-        eps: added to the root of the second moment.
-
-    Source: google-research/bert optimization.py for what is decayed, embeddings included;
-        Loshchilov and Hutter 2019 for the decay. The bias correction, which BERT's own code
-        leaves out, is the paper's (Kingma and Ba 2015).
-    """
-    return _adamw(
-        list(model.parameters()),
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        betas=betas,
-        eps=eps,
-    )
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set the rate of the next update in every group."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
 
 
 class PretrainingOptimizer:
-    """What updates the weights in pretraining, as the options name it.
+    """Updates the weights as the options say.
 
-    Muon gives a matrix the update whose singular values are all alike. Its matrices are those of
-    the encoder's layers, with query, key and value apart; embeddings, heads and vectors stay with
-    AdamW. One learning rate serves both, as Muon's updates are scaled to the size of AdamW's.
+    AdamW corrects its bias and decays neither biases nor layer norms. Muon gives a matrix the
+    update whose singular values are all alike. Its matrices are those of the encoder's layers, with
+    query, key and value apart; embeddings, heads and vectors stay with AdamW. One learning rate
+    serves both, as Muon's updates are scaled to the size of AdamW's.
 
     Args:
-        model: on its device already.
+        model: on its device already; a tied parameter counts once.
         options: the optimizer section.
 
-    Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2 (the scaling).
+    Source: google-research/bert optimization.py for what is decayed, embeddings included;
+        Loshchilov and Hutter 2019 for the decay. The bias correction, which BERT's own code
+        leaves out, is the paper's (Kingma and Ba 2015). Jordan et al. 2024 (Muon); Liu et al. 2025,
+        section 2.2 (the scaling).
     """
 
-    def __init__(self, model: BertForPreTraining, options: schema.Optimizer) -> None:
+    def __init__(self, model: nn.Module, options: schema.Optimizer) -> None:
         self._parts: list[tuple[nn.Parameter, nn.Parameter, slice]] = []
         self._named: dict[str, nn.Parameter] = dict(model.named_parameters())
         matrices = self._take_matrices(model) if options.name == "muon" else {}
         rest = list(self._named.values())
         self._named |= matrices
-        adamw = _adamw(
-            rest,
-            learning_rate=options.learning_rate,
-            weight_decay=options.weight_decay,
-            betas=(options.beta1, options.beta2),
-            eps=options.eps,
+        # Biases and layer norms are the vectors of the model, everything else is a matrix.
+        groups = [
+            {"params": [p for p in rest if p.ndim >= 2], "weight_decay": options.weight_decay},
+            {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0},
+        ]
+        betas = (options.beta1, options.beta2)
+        adamw = torch.optim.AdamW(
+            groups, lr=options.learning_rate, betas=betas, eps=options.eps, fused=True
         )
-        self._optimizers: list[torch.optim.Optimizer] = [adamw]
+        self.optimizers: list[torch.optim.Optimizer] = [adamw]
         if matrices:
             muon = torch.optim.Muon(
                 list(matrices.values()),
@@ -85,9 +54,9 @@ class PretrainingOptimizer:
                 momentum=options.momentum,
                 adjust_lr_fn="match_rms_adamw",
             )
-            self._optimizers.append(muon)
+            self.optimizers.append(muon)
 
-    def _take_matrices(self, model: BertForPreTraining) -> dict[str, nn.Parameter]:
+    def _take_matrices(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Move the encoder's matrices out of the named parameters, the fused ones in thirds."""
         fused = {
             f"{name}.qkv.weight"
@@ -112,15 +81,16 @@ class PretrainingOptimizer:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the rate of the next update."""
-        for optimizer in self._optimizers:
-            set_learning_rate(optimizer, learning_rate)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
 
     def step(self) -> None:
         """Update the weights from their gradients."""
         for view, whole, place in self._parts:
             assert whole.grad is not None
             view.grad = whole.grad[place]
-        for optimizer in self._optimizers:
+        for optimizer in self.optimizers:
             optimizer.step()
 
     def state(self) -> dict[str, Tensor]:
@@ -128,35 +98,20 @@ class PretrainingOptimizer:
         return {
             f"{name}/{key}": value.detach().cpu().contiguous()
             for name, parameter in self._named.items()
-            for optimizer in self._optimizers
+            for optimizer in self.optimizers
             if parameter in optimizer.state
             for key, value in optimizer.state[parameter].items()
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Go back to what `state` returned."""
+        owners = {
+            parameter: optimizer
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        }
         for key, value in state.items():
             name, _, moment = key.rpartition("/")
             parameter = self._named[name]
-            owner = next(o for o in self._optimizers if _holds(o, parameter))
-            owner.state[parameter][moment] = value.to(parameter.device)
-
-
-def _holds(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> bool:
-    return any(parameter is held for group in optimizer.param_groups for held in group["params"])
-
-
-def _adamw(
-    parameters: list[nn.Parameter],
-    *,
-    learning_rate: float,
-    weight_decay: float,
-    betas: tuple[float, float],
-    eps: float,
-) -> torch.optim.AdamW:
-    # Biases and layer norms are the vectors of the model, everything else is a matrix.
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)
+            owners[parameter].state[parameter][moment] = value.to(parameter.device)

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from math import exp, isfinite
@@ -12,18 +12,13 @@ from typing import NamedTuple
 from bertpre.artefacts import faults_named, locked
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
+from bertpre.model.flat import Batch
 from bertpre.model.weights import load_hugging_face, read_weights
-from bertpre.training.alarms import Alarms
-from bertpre.training.checkpoint import (
-    TrainerState,
-    save_checkpoint,
-    save_final,
-    warn_of_full_disk,
-)
-from bertpre.training.checks import RunPlan, check_pretraining
+from bertpre.training.checkpoint import restore, save_checkpoint, save_final, warn_of_full_disk
+from bertpre.training.checks import check_pretraining
 from bertpre.training.device import matmul_peak
 from bertpre.training.distributed import leave_ranks
-from bertpre.training.metrics import Meter, Metrics, MetricsLog, draw_curves, read_metrics
+from bertpre.training.metrics import Alarms, Meter, Metrics, MetricsLog, draw_curves, read_metrics
 from bertpre.training.run_folder import (
     checkpoint_folder,
     is_whole,
@@ -31,11 +26,10 @@ from bertpre.training.run_folder import (
     reopen_run,
     start_run_folder,
 )
-from bertpre.training.schedule import DEFAULT_STEPS
-from bertpre.training.setup import Setup, restore, set_up
+from bertpre.training.setup import Setup
 from bertpre.training.step import Losses
 from bertpre.training.summary import summarize
-from bertpre.training.trial import largest_micro_batch, steps_within
+from bertpre.training.trial import set_up_by_trial
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +106,7 @@ def pretrain(
         # torchrun gives each process its rank; one of them reads every byte of the data for all.
         checks_content = os.environ.get("RANK", "0") == "0"
         loaded = PretrainingData(data, check_content=checks_content)
-        setup = _set_up(loaded, config, plan, should_stop)
+        setup = set_up_by_trial(loaded, config, plan, should_stop)
         if setup is None:
             return PretrainResult(None, 0, False)
         is_first = setup.ranks.is_first
@@ -126,188 +120,183 @@ def pretrain(
             if is_first:
                 if plan.reopened_after is not None:
                     reopen_run(output, after_step=plan.reopened_after)
-                resolved = {**plan.resolved, "decided": setup.decided()}
-                start_run_folder(output, resolved, lock=lock, overwrite=overwrite)
+                started = replace(plan.config, decided=setup.decided)
+                start_run_folder(output, started, lock=lock, overwrite=overwrite)
             setup.ranks.wait()
-            return _train(output, setup, should_stop, on_event if is_first else lambda event: None)
+            tell = on_event if is_first else lambda event: None
+            return _train(_Loop(output, setup, should_stop, tell))
     finally:
         leave_ranks()
 
 
-def _set_up(
-    data: PretrainingData, config: Config, plan: RunPlan, should_stop: Callable[[], bool]
-) -> Setup | None:
-    """Prepare a run, by trying its speed where hours decide; None if told to stop meanwhile."""
-    options = config.pretrain
-    # Where hours decide, any length will do for the trial.
-    setup = set_up(data, config, plan, max_steps=plan.max_steps or DEFAULT_STEPS)
-    if options.micro_batch_size == "auto" and setup.device.type == "cuda" and not plan.decided:
-        setup = replace(setup, micro_batch_size=largest_micro_batch(setup))
-    if plan.max_steps is None and options.max_hours is not None:
-        micro_batch_size = setup.micro_batch_size
-        max_steps = steps_within(options.max_hours, setup, should_stop)
-        if max_steps is None:
-            return None
-        log.info("%g hours are enough for %d updates at this speed", options.max_hours, max_steps)
-        fresh = set_up(data, config, plan, max_steps=max_steps)
-        setup = replace(fresh, micro_batch_size=micro_batch_size)
-    return setup
-
-
-def _train(
-    run: Path, setup: Setup, should_stop: Callable[[], bool], on_event: Callable[[Event], None]
-) -> PretrainResult:
+def _train(loop: "_Loop") -> PretrainResult:
     """Update, log, evaluate and save until the last step, or until told to stop."""
-    options, data, ranks = setup.options, setup.data, setup.ranks
-    state = restore(run, setup)
-    metrics_log = None
-    if ranks.is_first:
-        step, with_events = state.cursor.step, options.tensorboard
-        metrics_log = MetricsLog(run, step=step, tensorboard=with_events)
-        warn_of_full_disk(run, model=setup.model, keep=options.keep_checkpoints)
-    peak = matmul_peak(setup.device, setup.precision)
-    meter = Meter(state.seconds, matmul_peak=peak)
-    alarms = Alarms(warmup_steps=setup.warmup_steps, max_steps=setup.max_steps)
-    held_out, saved, stopping, done = None, None, False, _is_done(state, setup)
-
-    def tell(line: Metrics) -> None:
-        if metrics_log is not None:
-            metrics_log.write(line)
-            on_event(line)
-            alarms.look(line)
-
-    with closing(setup.batches(state.cursor)) as batches:
-        while not done and not stopping:
+    with closing(loop.setup.batches(loop.state.cursor)) as batches:
+        while not loop.is_done and not loop.is_stopping:
             # A call that was stopped before or in an evaluation left it to this one.
-            if not state.awaits_evaluation:
-                learning_rate = setup.learning_rate(state.cursor.step)
-                num_examples = setup.batch_size(state.cursor.step)
-                batch = meter.wait_for(batches)
-                result = setup.update(batch, state)
-                meter.add(result.num_tokens, setup.operations(batch))
-                cursor = state.cursor.advance(num_examples, size=len(data.records))
-                state = replace(
-                    state,
-                    cursor=cursor,
-                    tokens_seen=state.tokens_seen + result.num_tokens,
-                    seconds=meter.seconds,
-                    loss_scale=result.loss_scale,
-                    awaits_evaluation=_wants_evaluation(cursor.step, setup),
-                )
-                on_event(Progress(cursor.step, setup.max_steps, result.losses.mlm_loss))
-                hours = options.stop_after_hours or float("inf")
-                wants_stop = should_stop() or meter.seconds_of_call > 3600 * hours
-                stopping = ranks.sum_numbers([wants_stop], setup.device) != [0]
-                if _wants_line(cursor.step, setup):
-                    rates = meter.rates()
-                    line = replace(
-                        _line(state, setup, result.losses),
-                        learning_rate=learning_rate,
-                        # An fp16 update that was left out has none.
-                        grad_norm=result.grad_norm if isfinite(result.grad_norm) else None,
-                        **rates._asdict(),
-                    )
-                    tell(line)
-            if state.awaits_evaluation and not stopping:
-                with meter.away():
-                    measured = _evaluate(state, setup, should_stop)
-                    stopping = measured is None
-                    if measured is not None:
-                        held_out, state = measured, state.after_evaluation(measured.mlm_loss)
-                        tell(held_out)
-                        if ranks.is_first:
-                            draw_curves(run)
-            done = _is_done(state, setup)
-            if done or stopping or _is_worth_saving(state, setup):
-                if held_out is not None and held_out.step == state.cursor.step:
-                    state = state.with_candidate(held_out.mlm_loss)
-                with meter.away():
-                    saved = _save(run, setup, state)
-    if ranks.is_first:
-        draw_curves(run)
-        saved = _finish(run, setup, state) if done else saved
-    return PretrainResult(saved, state.cursor.step, done, held_out=held_out)
+            if not loop.state.awaits_evaluation:
+                loop.update(batches)
+            if loop.state.awaits_evaluation and not loop.is_stopping:
+                loop.evaluate()
+            if loop.is_done or loop.is_stopping or loop.is_worth_saving:
+                loop.save()
+    return loop.finish()
 
 
-def _wants_line(step: int, setup: Setup) -> bool:
-    return step in (1, setup.max_steps) or step % setup.options.log_every_steps == 0
+class _Loop:
+    """What the loop does in each of its steps, and what it knows between them.
 
+    Args:
+        run: the run folder; training goes on from its newest whole checkpoint.
+        setup: of the run.
+        should_stop: see `pretrain`.
+        on_event: of the process that speaks.
+    """
 
-def _wants_evaluation(step: int, setup: Setup) -> bool:
-    is_time = step == setup.max_steps or step % setup.options.eval_every_steps == 0
-    return is_time and len(setup.data.held_out) > 0
+    def __init__(
+        self,
+        run: Path,
+        setup: Setup,
+        should_stop: Callable[[], bool],
+        on_event: Callable[[Event], None],
+    ) -> None:
+        self.run, self.setup, self.should_stop, self.on_event = run, setup, should_stop, on_event
+        self.state = restore(run, setup)
+        self.metrics_log: MetricsLog | None = None
+        if setup.ranks.is_first:
+            step, with_events = self.state.cursor.step, setup.options.tensorboard
+            self.metrics_log = MetricsLog(run, step=step, tensorboard=with_events)
+            warn_of_full_disk(run, setup)
+        peak = matmul_peak(setup.device, setup.precision)
+        self.meter = Meter(self.state.seconds, matmul_peak=peak)
+        self.alarms = Alarms(warmup_steps=setup.decided.warmup_steps, max_steps=setup.max_steps)
+        self.held_out: Metrics | None = None
+        self.saved: Path | None = None
+        self.is_stopping = False
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the run is complete, with its last evaluation."""
+        state, setup = self.state, self.setup
+        patience = setup.options.early_stopping_evals or setup.max_steps
+        is_over = state.cursor.step == setup.max_steps or state.evals_without_gain >= patience
+        return is_over and not state.awaits_evaluation
 
-def _is_done(state: TrainerState, setup: Setup) -> bool:
-    patience = setup.options.early_stopping_evals or setup.max_steps
-    is_over = state.cursor.step == setup.max_steps or state.evals_without_gain >= patience
-    return is_over and not state.awaits_evaluation
+    @property
+    def is_worth_saving(self) -> bool:
+        """Whether it is time, or early stopping or a longer run may come back to this step."""
+        step, options = self.state.cursor.step, self.setup.options
+        can_stop_early = options.early_stopping_evals is not None
+        is_evaluation = step % options.eval_every_steps == 0
+        is_best = can_stop_early and is_evaluation and self.state.evals_without_gain == 0
+        return step % options.save_every_steps == 0 or is_best or step == self.setup.branch_step
 
+    def update(self, batches: Iterator[list[Batch]]) -> None:
+        """Do the next update and log it."""
+        state, setup, meter = self.state, self.setup, self.meter
+        step = state.cursor.step
+        batch = meter.wait_for(batches)
+        result = setup.update(batch, step=step, loss_scale=state.loss_scale)
+        meter.add(result.num_tokens, setup.operations(batch))
+        self.state = replace(
+            state,
+            cursor=state.cursor.advance(setup.batch_size(step), size=len(setup.data.records)),
+            tokens_seen=state.tokens_seen + result.num_tokens,
+            seconds=meter.seconds,
+            loss_scale=result.loss_scale,
+            awaits_evaluation=self._is_time(step + 1, setup.options.eval_every_steps)
+            and len(setup.data.held_out) > 0,
+        )
+        self.on_event(Progress(step + 1, setup.max_steps, result.losses.mlm_loss))
+        hours = setup.options.stop_after_hours or float("inf")
+        wants_stop = self.should_stop() or meter.seconds_of_call > 3600 * hours
+        self.is_stopping = setup.ranks.sum_numbers([wants_stop], setup.device) != [0]
+        if step == 0 or self._is_time(step + 1, setup.options.log_every_steps):
+            line = replace(
+                self._line(result.losses),
+                learning_rate=setup.learning_rate(step),
+                # An fp16 update that was left out has none.
+                grad_norm=result.grad_norm if isfinite(result.grad_norm) else None,
+                **meter.rates()._asdict(),
+            )
+            self._record(line)
 
-def _is_worth_saving(state: TrainerState, setup: Setup) -> bool:
-    """Tell whether it is time, or early stopping or a longer run may come back to this step."""
-    step, options = state.cursor.step, setup.options
-    can_stop_early = options.early_stopping_evals is not None
-    is_evaluation = step % options.eval_every_steps == 0
-    is_best = can_stop_early and is_evaluation and state.evals_without_gain == 0
-    return step % options.save_every_steps == 0 or is_best or step == setup.branch_step
+    def evaluate(self) -> None:
+        """Measure the held-out loss, unless told to stop meanwhile."""
+        with self.meter.rates_paused():
+            losses = self.setup.evaluate(self.should_stop)
+            if losses is None:
+                self.is_stopping = True
+                return
+            likely = losses.mlm_loss < _LARGEST_EXPONENT
+            self.held_out = replace(
+                self._line(losses),
+                split="eval",
+                mlm_perplexity=exp(losses.mlm_loss) if likely else None,
+                unigram_loss=self.setup.unigram_loss,
+            )
+            self.state = self.state.after_evaluation(losses.mlm_loss)
+            self._record(self.held_out)
+            if self.setup.ranks.is_first:
+                draw_curves(self.run)
 
+    def save(self) -> None:
+        """Save a checkpoint, and remove those that need not stay."""
+        setup, step = self.setup, self.state.cursor.step
+        if self.held_out is not None and self.held_out.step == step:
+            self.state = self.state.with_candidate(self.held_out.mlm_loss)
+        self.saved = checkpoint_folder(self.run, step)
+        with self.meter.rates_paused():
+            if setup.ranks.is_first:
+                save_checkpoint(self.run, setup, self.state)
+                kept_steps = (self.state.best_step, setup.branch_step)
+                keep = setup.options.keep_checkpoints
+                remove_old_checkpoints(self.run, keep=keep, kept_steps=kept_steps)
+            setup.ranks.wait()
 
-def _finish(run: Path, setup: Setup, state: TrainerState) -> Path:
-    step = state.cursor.step
-    if setup.options.early_stopping_evals is not None and state.best_step not in (None, step):
-        assert state.best_step is not None
-        best = checkpoint_folder(run, state.best_step)
-        if is_whole(best):
-            step = state.best_step
-            load_hugging_face(setup.model, read_weights(best))
-            log.info("the weights are those of step %d, where the held-out loss was lowest", step)
-        else:
+    def finish(self) -> PretrainResult:
+        """Draw the curves and, if the run is complete, write its model."""
+        if self.setup.ranks.is_first:
+            draw_curves(self.run)
+            if self.is_done:
+                step = self._take_best_weights()
+                self.saved = save_final(self.run, self.setup, step=step)
+        step = self.state.cursor.step
+        return PretrainResult(self.saved, step, self.is_done, held_out=self.held_out)
+
+    def _take_best_weights(self) -> int:
+        """Return to the best weights if the run may stop early, and say of which step they are."""
+        step, best_step = self.state.cursor.step, self.state.best_step
+        if self.setup.options.early_stopping_evals is None or best_step in (None, step):
+            return step
+        assert best_step is not None
+        best = checkpoint_folder(self.run, best_step)
+        if not is_whole(best):
             log.warning("so the weights are those of step %d, the last", step)
-    return save_final(
-        run, model=setup.model, tokenizer=setup.data.tokenizer, step=step, facts=setup.facts
-    )
+            return step
+        load_hugging_face(self.setup.model, read_weights(best))
+        log.info("the weights are those of step %d, where the held-out loss was lowest", best_step)
+        return best_step
 
+    def _is_time(self, step: int, every: int) -> bool:
+        return step == self.setup.max_steps or step % every == 0
 
-def _line(state: TrainerState, setup: Setup, losses: Losses) -> Metrics:
-    epochs = state.cursor.epoch + state.cursor.example / len(setup.data.records)
-    values = losses._asdict()
-    if setup.data.objective == "mlm-sop":
-        values |= {f"sop_{what}": values.pop(f"nsp_{what}") for what in ("loss", "accuracy")}
-    return Metrics(
-        step=state.cursor.step,
-        split="train",
-        **values,
-        epoch=round(epochs, 4),
-        tokens_seen=state.tokens_seen,
-        seconds=round(state.seconds, 3),
-    )
-
-
-def _evaluate(state: TrainerState, setup: Setup, should_stop: Callable[[], bool]) -> Metrics | None:
-    losses = setup.evaluate(should_stop)
-    if losses is None:
-        return None
-    line = _line(state, setup, losses)
-    perplexity = exp(line.mlm_loss) if line.mlm_loss < _LARGEST_EXPONENT else None
-    return replace(line, split="eval", mlm_perplexity=perplexity, unigram_loss=setup.unigram_loss)
-
-
-def _save(run: Path, setup: Setup, state: TrainerState) -> Path:
-    folder = checkpoint_folder(run, state.cursor.step)
-    if setup.ranks.is_first:
-        save_checkpoint(
-            run,
-            model=setup.model,
-            optimizer=setup.optimizer,
-            state=state,
-            tokenizer=setup.data.tokenizer,
-            facts=setup.facts,
+    def _line(self, losses: Losses) -> Metrics:
+        state, data = self.state, self.setup.data
+        values = losses._asdict()
+        if data.objective == "mlm-sop":
+            values |= {f"sop_{what}": values.pop(f"nsp_{what}") for what in ("loss", "accuracy")}
+        return Metrics(
+            step=state.cursor.step,
+            split="train",
+            **values,
+            epoch=round(state.cursor.epoch + state.cursor.example / len(data.records), 4),
+            tokens_seen=state.tokens_seen,
+            seconds=round(state.seconds, 3),
         )
-        remove_old_checkpoints(
-            run,
-            keep=setup.options.keep_checkpoints,
-            kept_steps=(state.best_step, setup.branch_step),
-        )
-    setup.ranks.wait()
-    return folder
+
+    def _record(self, line: Metrics) -> None:
+        if self.metrics_log is not None:
+            self.metrics_log.write(line)
+            self.on_event(line)
+            self.alarms.look(line)

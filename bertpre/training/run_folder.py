@@ -3,7 +3,8 @@
 import contextlib
 import logging
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +18,59 @@ log = logging.getLogger(__name__)
 RUN_CONFIG = "config.yaml"
 
 
-def start_run_folder(
-    output: Path, resolved: Mapping[str, Any], *, lock: Path, overwrite: bool
-) -> None:
-    """Keep a run's options in its folder, which is emptied before if it may be overwritten.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """What is settled when a run starts, and stays.
+
+    Attributes:
+        max_steps, warmup_steps: updates in the run, and those of them in the warm-up.
+        batch_ramp_steps: updates over which the batch grows, if it does.
+        micro_batch_size: examples in one forward pass.
+    """
+
+    max_steps: int
+    warmup_steps: int
+    batch_ramp_steps: int
+    micro_batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """The options of a run, as its ``config.yaml`` holds them.
+
+    Attributes:
+        seed: of the experiment.
+        data: fingerprint of the data folder.
+        init_from: fingerprint of the weights that the run starts from; None if they are drawn.
+        model, pretrain: the sections as plain values.
+        decided: None before the run has started.
+    """
+
+    seed: int
+    data: str
+    init_from: str | None
+    model: dict[str, Any]
+    pretrain: dict[str, Any]
+    decided: Decided | None
+
+
+def start_run_folder(output: Path, config: RunConfig, *, lock: Path, overwrite: bool) -> None:
+    """Keep a run's options in its folder.
 
     Args:
-        output: the run folder, which is there.
-        resolved: the options.
+        output: the run folder, which exists.
+        config: the options.
         lock: a file that stays.
-        overwrite: start again from nothing.
+        overwrite: empty the folder first, to start again from nothing.
     """
     if overwrite and (output / RUN_CONFIG).is_file():
         empty_folder(output, keep=lock)
     unfinished = output / f".{RUN_CONFIG}.partial"
-    unfinished.write_text(yaml.safe_dump(dict(resolved), sort_keys=False), encoding="utf-8")
+    unfinished.write_text(yaml.safe_dump(asdict(config), sort_keys=False), encoding="utf-8")
     unfinished.replace(output / RUN_CONFIG)
 
 
-def read_run_config(run: Path) -> dict[str, Any]:
+def read_run_config(run: Path) -> RunConfig:
     """Read the options that a run folder was started with.
 
     Raises:
@@ -47,12 +82,21 @@ def read_run_config(run: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
     sections: dict[str, Any] = stored if isinstance(stored, dict) else {}
+    names = {field.name for field in fields(Decided)}
     if not (
         {"seed", "data"} <= sections.keys()
         and all(isinstance(sections.get(name), dict) for name in ("model", "pretrain", "decided"))
+        and names <= sections["decided"].keys()
     ):
         raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
-    return sections
+    return RunConfig(
+        seed=sections["seed"],
+        data=sections["data"],
+        init_from=sections.get("init_from"),
+        model=sections["model"],
+        pretrain=sections["pretrain"],
+        decided=Decided(**{name: sections["decided"][name] for name in names}),
+    )
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,10 @@ from bertpre.model.flat import Batch
 from bertpre.model.heads import BertForPreTraining, PretrainingLoss
 from bertpre.training.device import Precision, autocast
 from bertpre.training.distributed import ALONE, Ranks, exact_dtype
+from bertpre.training.optim import PretrainingOptimizer
+
+_MOST_SKIPPED = 20  # updates in a row whose fp16 gradients overflow, after which something is wrong
+_GROW_AFTER = 2000  # updates without overflow
 
 
 def seed_dropout(seed: int, *integers: int) -> None:
@@ -27,17 +31,6 @@ def seed_dropout(seed: int, *integers: int) -> None:
         integers: the place in the run: step, micro-step, rank.
     """
     torch.manual_seed(derive(seed, "dropout", *integers))
-
-
-_MOST_SKIPPED = 20  # updates in a row whose fp16 gradients overflow, after which something is wrong
-_GROW_AFTER = 2000  # updates without overflow
-
-
-class CanStep(Protocol):
-    """An optimizer, or several as one."""
-
-    def step(self) -> object:
-        """Update the weights from their gradients."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +73,30 @@ class Losses(NamedTuple):
     nsp_accuracy: float | None
 
 
+class Sums(NamedTuple):
+    """What the losses of some batches add up to.
+
+    Attributes:
+        values: (4,), float64 where the device has it: MLM loss, MLM correct, NSP loss, NSP correct.
+        num_predicted: tokens that were predicted.
+        num_pairs: 0 without next-sentence prediction.
+        num_tokens: real tokens.
+    """
+
+    values: Tensor
+    num_predicted: int
+    num_pairs: int
+    num_tokens: int
+
+    def means(self) -> Losses:
+        """Divide by the counts."""
+        mlm_loss, mlm_correct, nsp_loss, nsp_correct = self.values.tolist()
+        mlm = mlm_loss / self.num_predicted, mlm_correct / self.num_predicted
+        if self.num_pairs == 0:
+            return Losses(*mlm, None, None)
+        return Losses(*mlm, nsp_loss / self.num_pairs, nsp_correct / self.num_pairs)
+
+
 class StepResult(NamedTuple):
     """What an update measured on its own examples, before it.
 
@@ -98,7 +115,7 @@ class StepResult(NamedTuple):
 
 def train_step(
     model: BertForPreTraining,
-    optimizer: CanStep,
+    optimizer: PretrainingOptimizer,
     micro_batches: Sequence[Batch],
     *,
     max_grad_norm: float,
@@ -137,11 +154,12 @@ def train_step(
     )
     grad_norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
     losses = sums.means()
-    if loss_scale is not None and math.isfinite(losses.mlm_loss + (losses.nsp_loss or 0)):
+    is_loss_finite = math.isfinite(losses.mlm_loss + (losses.nsp_loss or 0))
+    if loss_scale is not None and is_loss_finite:
         loss_scale = loss_scale.after(is_finite=math.isfinite(grad_norm))
         if 0 < loss_scale.skipped_in_a_row < _MOST_SKIPPED:
             return StepResult(losses, grad_norm, sums.num_tokens, loss_scale)
-    if not (math.isfinite(grad_norm) and math.isfinite(losses.mlm_loss + (losses.nsp_loss or 0))):
+    if not (is_loss_finite and math.isfinite(grad_norm)):
         raise TrainingError(
             f"update {step + 1}: MLM loss {losses.mlm_loss}, NSP loss {losses.nsp_loss}, gradient "
             f"norm {grad_norm}; expected finite numbers; the weights are as before the update",
@@ -163,7 +181,7 @@ def accumulate_gradients(
     step: int,
     ranks: Ranks = ALONE,
     scale: float = 1.0,
-) -> "Sums":
+) -> Sums:
     """Leave the gradient of the global batch's loss in the parameters.
 
     The loss is a sum over predicted tokens divided by their number in the whole global batch (and
@@ -185,14 +203,13 @@ def accumulate_gradients(
         if loss.nsp_loss_sum is not None:
             total = total + loss.nsp_loss_sum / num_pairs
         (total * scale).backward()  # type: ignore[no-untyped-call]
-        sums += _as_row(loss)
+        _add(loss, sums)
     ranks.sum_gradients(model.parameters())
     if scale != 1:
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter.grad /= scale
-    has_pairs = micro_batches[0].nsp_labels is not None
-    return Sums(ranks.sum(sums), int(num_predicted), int(num_pairs) * has_pairs, int(num_tokens))
+    return Sums(ranks.sum(sums), int(num_predicted), int(num_pairs), int(num_tokens))
 
 
 @torch.no_grad()
@@ -220,58 +237,28 @@ def evaluate(
     """
     model.eval()
     sums = torch.zeros(4, dtype=exact_dtype(device), device=device)
-    counts, with_pairs = [0.0, 0.0, 0.0], False
-    for held_out in batches:
-        batch = held_out.to(device)
+    counts = [0.0, 0.0, 0.0]
+    for batch in batches:
         with autocast(device, precision):
-            sums += _as_row(model.loss(batch))
-        counts = [before + now for before, now in zip(counts, _counts([held_out]), strict=True)]
-        with_pairs = held_out.nsp_labels is not None
+            _add(model.loss(batch.to(device)), sums)
+        counts = [before + now for before, now in zip(counts, _counts([batch]), strict=True)]
         if ranks.size == 1 and should_stop():
             return None
     num_predicted, num_pairs, num_tokens = ranks.sum_numbers(counts, device)
-    return Sums(
-        ranks.sum(sums), int(num_predicted), int(num_pairs) * with_pairs, int(num_tokens)
-    ).means()
-
-
-class Sums(NamedTuple):
-    """What the losses of some batches add up to.
-
-    Attributes:
-        values: (4,), float64 where the device has it: MLM loss, MLM correct, NSP loss, NSP correct.
-        num_predicted: tokens that were predicted.
-        num_pairs: 0 without next-sentence prediction.
-        num_tokens: real tokens.
-    """
-
-    values: Tensor
-    num_predicted: int
-    num_pairs: int
-    num_tokens: int
-
-    def means(self) -> Losses:
-        """Divide by the counts."""
-        mlm_loss, mlm_correct, nsp_loss, nsp_correct = self.values.tolist()
-        mlm = mlm_loss / self.num_predicted, mlm_correct / self.num_predicted
-        if self.num_pairs == 0:
-            return Losses(*mlm, None, None)
-        return Losses(*mlm, nsp_loss / self.num_pairs, nsp_correct / self.num_pairs)
+    return Sums(ranks.sum(sums), int(num_predicted), int(num_pairs), int(num_tokens)).means()
 
 
 def _counts(batches: Sequence[Batch]) -> list[float]:
-    """Count predictions, sequences and tokens."""
+    """Count predictions, labelled pairs and tokens."""
+    pairs = [batch.nsp_labels for batch in batches if batch.nsp_labels is not None]
     return [
         float(sum(len(batch.mlm_labels) for batch in batches)),
-        float(sum(len(batch.tokens.cu_seqlens) - 1 for batch in batches)),
+        float(sum(map(len, pairs))),
         float(sum(len(batch.tokens.input_ids) for batch in batches)),
     ]
 
 
-def _as_row(loss: PretrainingLoss) -> Tensor:
-    device = loss.mlm_loss_sum.device
-    row = torch.zeros(4, dtype=exact_dtype(device), device=device)
-    for i, value in enumerate(loss):
-        if value is not None:
-            row[i] = value.detach()
-    return row
+def _add(loss: PretrainingLoss, sums: Tensor) -> None:
+    """Add what a batch measured to the sums; parts without pairs are the last, and absent."""
+    values = [value.detach().to(sums.dtype) for value in loss if value is not None]
+    sums[: len(values)] += torch.stack(values)

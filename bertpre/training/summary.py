@@ -29,7 +29,7 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         examples = sum(map(setup.batch_size, range(setup.max_steps)))
     epochs = examples / len(data.records)
     share = -(-options.global_batch_size // setup.ranks.size)
-    micro_batches = -(-share // setup.micro_batch_size)
+    micro_batches = -(-share // setup.decided.micro_batch_size)
     parameters = sum(parameter.numel() for parameter in setup.model.parameters())
     moments = 1 if options.optimizer.name == "muon" else 2
     size = f"{options.global_batch_size} examples"
@@ -52,7 +52,7 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         "epochs": (f"{epochs:.1f}, " if epochs >= 1 else f"{epochs:.2g}, ")
         + f"{_amount(epochs * report['tokens_per_epoch'])} tokens",
         "optimizer": f"{options.optimizer.name}, rate {options.optimizer.learning_rate:g}, "
-        f"{setup.warmup_steps:,} steps of warm-up, {fall}",
+        f"{setup.decided.warmup_steps:,} steps of warm-up, {fall}",
         "device": f"{setup.device.type}, {setup.precision}"
         + (f", {_count(torch.get_num_threads(), 'thread')}" if setup.device.type == "cpu" else "")
         + (f", {setup.ranks.size} processes" if setup.ranks.size > 1 else ""),

@@ -8,15 +8,20 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from bertpre.data.loader import Cursor, collate, held_out_batches, training_batches
+from bertpre.config.schema import Config
+from bertpre.data.dataset import PretrainingData
+from bertpre.data.loader import Cursor, collate, held_out_batches
 from bertpre.errors import ConfigError
-from bertpre.training.checkpoint import save_checkpoint
+from bertpre.training.checkpoint import first_state, save_checkpoint
+from bertpre.training.checks import RunPlan
 from bertpre.training.metrics import draw_curves
-from bertpre.training.setup import Setup, first_state
+from bertpre.training.schedule import DEFAULT_STEPS
+from bertpre.training.setup import Setup, set_up
 from bertpre.training.step import accumulate_gradients, evaluate
 
 log = logging.getLogger(__name__)
@@ -24,6 +29,40 @@ log = logging.getLogger(__name__)
 _UNTIMED_UPDATES, _TIMED_UPDATES = 3, 20
 # Of the hours: after it, a trial of slow updates ends with those that it has.
 _LONGEST_TRIAL = 0.05
+
+
+def set_up_by_trial(
+    data: PretrainingData, config: Config, plan: RunPlan, should_stop: Callable[[], bool]
+) -> Setup | None:
+    """Set a run up, and try before a new one what its options leave to the machine.
+
+    Args:
+        data, config, plan: see `set_up`.
+        should_stop: asked during the trial.
+
+    Returns:
+        None if told to stop meanwhile.
+    """
+    options = config.pretrain
+    # Where hours decide, any length will do for the trial.
+    setup = set_up(data, config, plan, max_steps=plan.max_steps or DEFAULT_STEPS)
+    if plan.config.decided is not None:
+        return setup
+    size = setup.decided.micro_batch_size
+    if options.micro_batch_size == "auto" and setup.device.type == "cuda":
+        size = largest_micro_batch(setup)
+        setup = _with_micro_batches(setup, size)
+    if options.max_hours is None:
+        return setup
+    max_steps = steps_within(options.max_hours, setup, should_stop)
+    if max_steps is None:
+        return None
+    log.info("%g hours are enough for %d updates at this speed", options.max_hours, max_steps)
+    return _with_micro_batches(set_up(data, config, plan, max_steps=max_steps), size)
+
+
+def _with_micro_batches(setup: Setup, size: int) -> Setup:
+    return replace(setup, decided=replace(setup.decided, micro_batch_size=size))
 
 
 def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) -> int | None:
@@ -42,24 +81,19 @@ def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) ->
     Raises:
         ConfigError: not even one update fits.
     """
-    batches = training_batches(
-        setup.data,
-        Cursor(),
-        seed=setup.seed,
-        batch_size=lambda step: setup.options.global_batch_size,
-        micro_batch_size=setup.micro_batch_size,
-        spec=lambda step: setup.base_spec,
-        rank=setup.ranks.rank,
-        num_ranks=setup.ranks.size,
+    # What grows or moves in the run is tried at its full size.
+    options = replace(
+        cast(Any, setup.options), initial_global_batch_size=None, final_mlm_probability=None
     )
+    batches = replace(setup, options=options).batches(Cursor())
     most = _UNTIMED_UPDATES + _TIMED_UPDATES
     log.info("measuring the speed: up to %d updates, which do not count", most)
-    state, trial_start = first_state(setup), time.monotonic()
+    scale, trial_start = first_state(setup).loss_scale, time.monotonic()
     taken: list[float] = []  # seconds of each update
     with closing(batches):
         while len(taken) < most:
             start = time.monotonic()
-            setup.update(next(batches), replace(state, cursor=Cursor(step=len(taken))))
+            setup.update(next(batches), step=len(taken), loss_scale=scale)
             taken.append(time.monotonic() - start)
             is_late = sum(taken) > _LONGEST_TRIAL * hours * 3600
             # All processes must decide the same.
@@ -92,7 +126,7 @@ def _short(seconds: float) -> str:
 def _evaluation_seconds(setup: Setup) -> float:
     if not len(setup.data.held_out):
         return 0.0
-    size, start = setup.micro_batch_size, time.monotonic()
+    size, start = setup.decided.micro_batch_size, time.monotonic()
     first = itertools.islice(held_out_batches(setup.data, batch_size=size), 1)
     evaluate(setup.model, first, device=setup.device, precision=setup.precision)
     num_batches = len(setup.data.held_out) / size / setup.ranks.size
@@ -107,14 +141,7 @@ def _evaluation_seconds(setup: Setup) -> float:
 def _save_seconds(setup: Setup) -> float:
     with tempfile.TemporaryDirectory() as run:
         start = time.monotonic()
-        save_checkpoint(
-            Path(run),
-            model=setup.model,
-            optimizer=setup.optimizer,
-            state=first_state(setup),
-            tokenizer=setup.data.tokenizer,
-            facts=setup.facts,
-        )
+        save_checkpoint(Path(run), setup, first_state(setup))
         return time.monotonic() - start
 
 

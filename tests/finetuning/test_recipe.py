@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from bertpre.config.schema import Model
+from bertpre.config.schema import Model, Optimizer
 from bertpre.finetuning.recipe import (
     RunningAverage,
     build_layered_optimizer,
@@ -15,7 +15,7 @@ from bertpre.finetuning.recipe import (
 )
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.tokenizer.tokenizer import Tokenizer
-from bertpre.training.optim import build_optimizer
+from bertpre.training.optim import PretrainingOptimizer
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_without_decay_by_layer_the_updates_are_those_of_plain_adamw(model):
     )
     twin.load_state_dict(model.state_dict())
     ours = build_layered_optimizer(model, layer_decay=1.0, weight_decay=0.1)
-    plain = build_optimizer(twin, learning_rate=1e-2, weight_decay=0.1)
+    plain = PretrainingOptimizer(twin, Optimizer(learning_rate=1e-2, weight_decay=0.1))
     set_rates(ours, 1e-2)
 
     for step in range(3):

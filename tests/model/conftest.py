@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import initialize
-from bertpre.model.flat import FlatTokens, flatten
+from bertpre.model.flat import Batch, FlatTokens, flatten
 from bertpre.model.heads import BertForPreTraining
 
 VOCAB_SIZE = 50
@@ -35,6 +35,18 @@ class Padded(NamedTuple):
     @property
     def predicted_labels(self) -> Tensor:
         return self.mlm_labels[self.mlm_labels != -100]
+
+
+@pytest.fixture
+def to_predict() -> Callable[..., Batch]:
+    """A function: sequences and what is to be predicted in them, as one batch."""
+
+    def put_together(
+        flat: FlatTokens, predicted: Tensor, labels: Tensor, nsp_labels: Tensor | None
+    ) -> Batch:
+        return Batch(tokens=flat, predicted=predicted, mlm_labels=labels, nsp_labels=nsp_labels)
+
+    return put_together
 
 
 @pytest.fixture

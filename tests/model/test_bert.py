@@ -124,6 +124,16 @@ def test_a_token_sees_the_whole_of_its_own_sequence_only(model: BertModel, pairs
     assert not difference[1:].any()
 
 
+@pytest.mark.parametrize("name", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_each_rate_of_dropout_acts_alone(make_config: MakeConfig, pairs, name: str) -> None:
+    without = BertModel(make_config(), vocab_size=50).train()
+    dropping = BertModel(make_config(**{name: 0.5}), vocab_size=50).train()
+
+    for model, is_same in ((without, True), (dropping, False)):
+        first, second = (model(pairs.flat).hidden_states for _ in range(2))
+        assert torch.equal(first, second) == is_same
+
+
 def test_dropout_is_active_in_training_only(make_config: MakeConfig, pairs) -> None:
     config = make_config(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     model = BertModel(config, vocab_size=50)

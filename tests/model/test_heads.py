@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -7,18 +8,18 @@ from torch import nn
 
 from bertpre.config import schema
 from bertpre.model.bert import initialize
-from bertpre.model.flat import Batch, flatten
+from bertpre.model.flat import flatten
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
-    PretrainingLogits,
     compare_segments,
     mean_pool,
-    pretraining_loss,
 )
+from bertpre.model.kernels import cross_entropy
 
 MakeConfig = Callable[..., schema.Model]
 Randomize = Callable[[nn.Module], None]
+ToPredict = Callable[..., Any]
 
 
 def test_mlm_logits_are_products_with_the_word_embedding(
@@ -48,57 +49,52 @@ def test_only_predicted_positions_reach_the_vocabulary(make_config: MakeConfig, 
 
 @pytest.mark.parametrize("with_nsp", [True, False])
 def test_the_loss_in_one_step_is_that_of_the_logits(
-    make_config: MakeConfig, randomize: Randomize, pairs, with_nsp: bool
+    make_config: MakeConfig, randomize: Randomize, pairs, to_predict: ToPredict, with_nsp: bool
 ) -> None:
     model = BertForPreTraining(make_config(), vocab_size=50, with_nsp=with_nsp).eval()
     randomize(model)
     nsp_labels = pairs.nsp_labels if with_nsp else None
-    batch = Batch(
-        tokens=pairs.flat,
-        predicted=pairs.predicted,
-        mlm_labels=pairs.predicted_labels,
-        nsp_labels=nsp_labels,
-    )
+    batch = to_predict(pairs.flat, pairs.predicted, pairs.predicted_labels, nsp_labels)
 
     found = model.loss(batch)
 
     logits = model(batch.tokens, batch.predicted)
-    expected = pretraining_loss(logits, batch.mlm_labels, nsp_labels)
-    torch.testing.assert_close(
-        [part for part in found if part is not None],
-        [part for part in expected if part is not None],
-    )
+    expected = [*cross_entropy(logits.mlm, batch.mlm_labels)]
+    if with_nsp:
+        expected += cross_entropy(logits.nsp, nsp_labels)
+    torch.testing.assert_close([part for part in found if part is not None], expected)
     assert (found.nsp_loss_sum is None) == (not with_nsp)
 
 
-def test_pretraining_loss_sums_over_tokens_and_pairs() -> None:
-    logits = PretrainingLogits(
-        mlm=torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), nsp=torch.tensor([[3.0, 1.0]])
-    )
+def test_the_loss_without_labels_of_pairs_has_no_nsp_part(
+    make_config: MakeConfig, pairs, to_predict: ToPredict
+) -> None:
+    model = BertForPreTraining(make_config(), vocab_size=50, with_nsp=True)
 
-    loss = pretraining_loss(logits, torch.tensor([0, 2]), torch.tensor([1]))
-
-    first = -math.log(math.exp(2) / (math.exp(2) + 1 + math.exp(1)))
-    assert loss.mlm_loss_sum.item() == pytest.approx(first + math.log(3), rel=1e-6)
-    assert loss.mlm_correct.item() == 1
-    assert loss.nsp_loss_sum.item() == pytest.approx(math.log(1 + math.exp(2)), rel=1e-6)
-    assert loss.nsp_correct.item() == 0
-
-
-def test_pretraining_loss_without_pairs_has_no_nsp_part() -> None:
-    logits = PretrainingLogits(mlm=torch.zeros(2, 3), nsp=None)
-
-    loss = pretraining_loss(logits, torch.tensor([0, 2]), None)
+    loss = model.loss(to_predict(pairs.flat, pairs.predicted, pairs.predicted_labels, None))
 
     assert loss.nsp_loss_sum is None
     assert loss.nsp_correct is None
 
 
-def test_pretraining_loss_of_bf16_logits_is_computed_in_fp32() -> None:
+def test_cross_entropies_are_summed_and_right_answers_counted() -> None:
+    tokens = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+
+    loss_sum, correct = cross_entropy(tokens, torch.tensor([0, 2]))
+    pair_loss_sum, pair_correct = cross_entropy(torch.tensor([[3.0, 1.0]]), torch.tensor([1]))
+
+    first = -math.log(math.exp(2) / (math.exp(2) + 1 + math.exp(1)))
+    assert loss_sum.item() == pytest.approx(first + math.log(3), rel=1e-6)
+    assert correct.item() == 1
+    assert pair_loss_sum.item() == pytest.approx(math.log(1 + math.exp(2)), rel=1e-6)
+    assert pair_correct.item() == 0
+
+
+def test_the_cross_entropy_of_bf16_logits_is_computed_in_fp32() -> None:
     logits = torch.randn(64, 5000, generator=torch.Generator().manual_seed(0)).bfloat16()
     labels = torch.arange(64)
 
-    loss = pretraining_loss(PretrainingLogits(logits, None), labels, None).mlm_loss_sum
+    loss, _ = cross_entropy(logits, labels)
 
     scores = logits.double()
     exact = (scores.logsumexp(dim=1) - scores[labels, labels]).sum()
@@ -107,7 +103,9 @@ def test_pretraining_loss_of_bf16_logits_is_computed_in_fp32() -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_first_loss_is_that_of_a_uniform_guess(norm: str, make_config: MakeConfig) -> None:
+def test_first_loss_is_that_of_a_uniform_guess(
+    norm: str, make_config: MakeConfig, to_predict: ToPredict
+) -> None:
     vocab_size = 1000
     config = make_config(norm=norm, hidden_size=48, max_position_embeddings=32)
     model = BertForPreTraining(config, vocab_size=vocab_size, with_nsp=True)
@@ -116,27 +114,30 @@ def test_first_loss_is_that_of_a_uniform_guess(norm: str, make_config: MakeConfi
     ids = torch.randint(0, vocab_size, (16, 32), generator=generator)
     predicted = torch.arange(0, 512, 7)
 
-    logits = model(flatten(ids, torch.ones(16, 32)), predicted)
-    loss = pretraining_loss(logits, ids.flatten()[predicted], torch.arange(16) % 2)
+    flat, labels = flatten(ids, torch.ones(16, 32)), ids.flatten()[predicted]
+    loss = model.loss(to_predict(flat, predicted, labels, torch.arange(16) % 2))
 
     total = loss.mlm_loss_sum / len(predicted) + loss.nsp_loss_sum / 16
     assert total.item() == pytest.approx(math.log(vocab_size) + math.log(2), rel=0.05)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_sixteen_examples_can_be_learnt_by_heart(norm: str, make_config: MakeConfig) -> None:
+def test_sixteen_examples_can_be_learnt_by_heart(
+    norm: str, make_config: MakeConfig, to_predict: ToPredict
+) -> None:
     config = make_config(norm=norm, hidden_size=48, intermediate_size=96)
     model = BertForPreTraining(config, vocab_size=50, with_nsp=True)
     generator = torch.Generator().manual_seed(3)
     initialize(model, config.initializer_range, generator)
     ids = torch.randint(5, 50, (16, 16), generator=generator)
-    batch, predicted = flatten(ids, torch.ones(16, 16)), torch.arange(1, 256, 6)
+    predicted = torch.arange(1, 256, 6)
     labels = torch.randint(5, 50, (len(predicted),), generator=generator)
     is_random_next = torch.randint(0, 2, (16,), generator=generator)
+    batch = to_predict(flatten(ids, torch.ones(16, 16)), predicted, labels, is_random_next)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 
     for _ in range(300):
-        loss = pretraining_loss(model(batch, predicted), labels, is_random_next)
+        loss = model.loss(batch)
         total = loss.mlm_loss_sum / len(labels) + loss.nsp_loss_sum / 16
         optimizer.zero_grad()
         total.backward()

@@ -15,7 +15,6 @@ from bertpre.model.folder import read_model_config, save_model
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
-    pretraining_loss,
 )
 from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 
@@ -88,7 +87,7 @@ def test_encoder_equals_theirs(config: schema.Model, randomize: Randomize, pairs
 
 
 def test_pretraining_logits_losses_and_gradients_equal_theirs(
-    config: schema.Model, randomize: Randomize, pairs
+    config: schema.Model, randomize: Randomize, pairs, to_predict: Callable[..., Any]
 ) -> None:
     theirs = their_model("BertForPreTraining", config, randomize)
     ours = BertForPreTraining(config, vocab_size=50, with_nsp=True)
@@ -99,7 +98,9 @@ def test_pretraining_logits_losses_and_gradients_equal_theirs(
     )
     expected.loss.backward()
     logits = ours(pairs.flat, pairs.predicted)
-    loss = pretraining_loss(logits, pairs.predicted_labels, pairs.nsp_labels)
+    loss = ours.loss(
+        to_predict(pairs.flat, pairs.predicted, pairs.predicted_labels, pairs.nsp_labels)
+    )
     total = loss.mlm_loss_sum / len(pairs.predicted) + loss.nsp_loss_sum / 5
     total.backward()
 

@@ -2,8 +2,7 @@ import logging
 
 import pytest
 
-from bertpre.training.alarms import Alarms
-from bertpre.training.metrics import Metrics
+from bertpre.training.metrics import Alarms, Metrics
 
 
 def line(step: int, loss: float, *, unigram_loss: float | None = None) -> Metrics:

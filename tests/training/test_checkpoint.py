@@ -7,14 +7,10 @@ from bertpre.artefacts import read_manifest, write_manifest
 from bertpre.config.schema import Config
 from bertpre.data.dataset import PretrainingData
 from bertpre.errors import CheckpointError
-from bertpre.training.checkpoint import (
-    load_checkpoint,
-    save_checkpoint,
-    save_final,
-)
+from bertpre.training.checkpoint import load_checkpoint, restore, save_checkpoint, save_final
 from bertpre.training.checks import check_pretraining
 from bertpre.training.run_folder import find_checkpoint, remove_old_checkpoints
-from bertpre.training.setup import Setup, restore, set_up
+from bertpre.training.setup import Setup, set_up
 
 
 @pytest.fixture
@@ -28,14 +24,7 @@ def save(run: Path, setup: Setup) -> Path:
     for parameter in setup.model.parameters():
         parameter.grad = torch.ones_like(parameter)
     setup.optimizer.step()
-    return save_checkpoint(
-        run,
-        model=setup.model,
-        optimizer=setup.optimizer,
-        state=restore(run, setup),
-        tokenizer=setup.data.tokenizer,
-        facts=setup.facts,
-    )
+    return save_checkpoint(run, setup, restore(run, setup))
 
 
 def test_weights_and_moments_come_back_bit_by_bit(tmp_path: Path, setup: Setup) -> None:
@@ -44,7 +33,7 @@ def test_weights_and_moments_come_back_bit_by_bit(tmp_path: Path, setup: Setup) 
     moments = {name: value.clone() for name, value in setup.optimizer.state().items()}
     setup.optimizer.step()
 
-    load_checkpoint(folder, model=setup.model, optimizer=setup.optimizer)
+    load_checkpoint(folder, setup)
 
     for name, value in setup.model.state_dict().items():
         assert torch.equal(value, weights[name]), name
@@ -75,9 +64,7 @@ def test_find_checkpoint_takes_final_then_the_newest(tmp_path: Path, setup: Setu
     assert find_checkpoint(folder) == folder
     assert find_checkpoint(tmp_path) == folder
 
-    final = save_final(
-        tmp_path, model=setup.model, tokenizer=setup.data.tokenizer, step=1, facts=setup.facts
-    )
+    final = save_final(tmp_path, setup, step=1)
 
     assert find_checkpoint(tmp_path) == final
 
@@ -113,15 +100,11 @@ def test_of_several_models_one_has_to_be_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_checkpoint_without_trainer_state_cannot_be_gone_on_with(
-    tmp_path: Path, setup: Setup
-) -> None:
-    final = save_final(
-        tmp_path, model=setup.model, tokenizer=setup.data.tokenizer, step=1, facts=setup.facts
-    )
+def test_a_checkpoint_without_trainer_state_cannot_be_resumed(tmp_path: Path, setup: Setup) -> None:
+    final = save_final(tmp_path, setup, step=1)
 
     with pytest.raises(CheckpointError, match="final: has no trainer state to go on from"):
-        load_checkpoint(final, model=setup.model, optimizer=setup.optimizer)
+        load_checkpoint(final, setup)
 
 
 def test_old_checkpoints_go_but_for_the_best(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_rates_count_real_tokens_and_leave_out_what_is_no_training(
     meter.wait_for(batches)
     clock[0] += 3.0  # an update
     meter.add(len(batch.tokens.input_ids), operations=2e9)
-    with meter.away():
+    with meter.rates_paused():
         clock[0] += 16.0  # an evaluation
 
     rates = meter.rates()

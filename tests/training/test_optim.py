@@ -7,7 +7,7 @@ from torch import nn
 from bertpre.config import schema
 from bertpre.model.bert import initialize
 from bertpre.model.heads import BertForPreTraining
-from bertpre.training.optim import PretrainingOptimizer, build_optimizer, set_learning_rate
+from bertpre.training.optim import PretrainingOptimizer
 
 
 class Small(nn.Module):
@@ -22,9 +22,9 @@ class Small(nn.Module):
 def test_biases_and_layer_norms_are_not_decayed_and_a_tied_weight_counts_once() -> None:
     model = Small()
 
-    optimizer = build_optimizer(model, learning_rate=1e-3, weight_decay=0.01)
+    (adamw,) = PretrainingOptimizer(model, schema.Optimizer(weight_decay=0.01)).optimizers
 
-    decayed, plain = optimizer.param_groups
+    decayed, plain = adamw.param_groups
     assert decayed["weight_decay"] == 0.01
     assert {id(p) for p in decayed["params"]} == {id(model.embedding.weight), id(model.tied)}
     assert plain["weight_decay"] == 0
@@ -36,11 +36,12 @@ def test_biases_and_layer_norms_are_not_decayed_and_a_tied_weight_counts_once() 
 
 
 def test_two_updates_equal_the_formula_by_hand() -> None:
-    rate, decay, beta1, beta2, eps = 0.1, 0.01, 0.9, 0.999, 1e-6
+    rate, decay, beta1, beta2, eps = 0.1, 0.01, 0.9, 0.999, 1e-2
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 2.0)
-    optimizer = build_optimizer(
-        model, learning_rate=rate, weight_decay=decay, betas=(beta1, beta2), eps=eps
+    optimizer = PretrainingOptimizer(
+        model,
+        schema.Optimizer(learning_rate=rate, weight_decay=decay, beta1=beta1, beta2=beta2, eps=eps),
     )
 
     # AdamW with bias correction, Loshchilov and Hutter 2019, algorithm 2.
@@ -57,11 +58,12 @@ def test_two_updates_equal_the_formula_by_hand() -> None:
 
 
 def test_the_rate_is_set_in_every_group() -> None:
-    optimizer = build_optimizer(Small(), learning_rate=1e-3, weight_decay=0.01)
+    optimizer = PretrainingOptimizer(Small(), schema.Optimizer(learning_rate=1e-3))
 
-    set_learning_rate(optimizer, 5e-4)
+    optimizer.set_learning_rate(5e-4)
 
-    assert [group["lr"] for group in optimizer.param_groups] == [5e-4, 5e-4]
+    (adamw,) = optimizer.optimizers
+    assert [group["lr"] for group in adamw.param_groups] == [5e-4, 5e-4]
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.model.heads import BertForPreTraining
 from bertpre.training import checkpoint, trial
-from bertpre.training import pretrain as pretrain_module
 from bertpre.training.metrics import read_metrics
 from bertpre.training.pretrain import PretrainResult, pretrain
 from bertpre.training.setup import Setup
@@ -52,14 +51,14 @@ def test_hours_decide_the_steps_once_and_change_no_bit(
     monkeypatch.setattr(trial, "_TIMED_UPDATES", 2)
     timed = changed(tiny_config, max_steps=None, max_hours=1.0)
     run, twin = tmp_path / "run", tmp_path / "twin"
-    real = pretrain_module.steps_within
+    real = trial.steps_within
     tried = []
 
     def ten_steps(hours: float, setup: Any, should_stop: Any) -> int:
         tried.append(real(hours, setup, lambda: False))
         return 10
 
-    monkeypatch.setattr(pretrain_module, "steps_within", ten_steps)
+    monkeypatch.setattr(trial, "steps_within", ten_steps)
     seen: list[int] = []
     pretrain(
         tiny_data, output=run, config=timed,

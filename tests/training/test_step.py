@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertpre.config.schema import Config
+from bertpre.config.schema import Config, Optimizer
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.loader import Cursor, training_batches
 from bertpre.errors import TrainingError
 from bertpre.model.bert import initialize
 from bertpre.model.flat import Batch
-from bertpre.model.heads import BertForPreTraining, pretraining_loss
-from bertpre.training.optim import build_optimizer
+from bertpre.model.heads import BertForPreTraining
+from bertpre.model.kernels import cross_entropy
+from bertpre.training.distributed import Ranks
+from bertpre.training.optim import PretrainingOptimizer
 from bertpre.training.step import (
     LossScale,
     StepResult,
@@ -92,6 +94,23 @@ def test_the_loss_is_a_mean_over_predictions_plus_a_mean_over_pairs(
     assert losses.nsp_accuracy == pytest.approx(accuracy)
 
 
+def test_the_gradient_is_of_the_mean_over_predictions_plus_the_mean_over_pairs(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    model, (batch,) = build(), micro_batches(data, 32)
+    logits = model(batch.tokens, batch.predicted)
+    assert logits.nsp is not None
+    assert batch.nsp_labels is not None
+    mean_loss = torch.nn.functional.cross_entropy  # which averages by itself
+    loss = mean_loss(logits.mlm, batch.mlm_labels) + mean_loss(logits.nsp, batch.nsp_labels)
+
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+
+    found = gradient(model, [batch])
+    flat = torch.cat([part.flatten() for part in expected])
+    assert (found - flat).norm() / flat.norm() < 1e-5
+
+
 def test_dropout_is_a_function_of_seed_and_step(
     build: Callable[..., BertForPreTraining], data: PretrainingData
 ) -> None:
@@ -110,6 +129,39 @@ def test_dropout_is_a_function_of_seed_and_step(
     assert loss(1, 0) != first
 
 
+def mlm_loss(model: BertForPreTraining, batches: list[Batch], ranks: Ranks) -> float:
+    """Of one gradient, with the dropout of that process."""
+    sums = accumulate_gradients(
+        model.train(), batches, device=CPU, precision="fp32", seed=0, step=0, ranks=ranks
+    )
+    return sums.means().mlm_loss
+
+
+def test_two_ranks_drop_other_values(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    batches = micro_batches(data, 32)
+
+    # The same examples and weights; only the masks can make the loss another one.
+    first, again, other = (mlm_loss(build(dropout=0.1), batches, Ranks(rank)) for rank in (0, 0, 1))
+
+    assert first == again
+    assert other != first
+
+
+def test_two_micro_steps_of_an_update_drop_other_values(
+    build: Callable[..., BertForPreTraining], data: PretrainingData
+) -> None:
+    (batch,) = micro_batches(data, 32)
+
+    # The mean over a batch and itself is that of the batch, unless other values are dropped.
+    once, twice = (mlm_loss(build(dropout=0.1), [batch] * num, Ranks()) for num in (1, 2))
+    plain_once, plain_twice = (mlm_loss(build(), [batch] * num, Ranks()) for num in (1, 2))
+
+    assert plain_twice == pytest.approx(plain_once, rel=1e-9)
+    assert abs(twice - once) > 1e-4
+
+
 def test_a_loss_that_is_not_finite_stops_before_the_update(
     build: Callable[..., BertForPreTraining], data: PretrainingData
 ) -> None:
@@ -117,7 +169,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(
     with torch.no_grad():
         model.bert.embeddings.word.weight[7, 0] = torch.inf
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    optimizer = build_optimizer(model, learning_rate=1e-3, weight_decay=0.01)
+    optimizer = PretrainingOptimizer(model, Optimizer(learning_rate=1e-3))
 
     with pytest.raises(TrainingError, match=r"update 5: MLM loss nan.*before the update") as error:
         train_step(
@@ -143,7 +195,7 @@ def test_the_gradient_is_clipped_to_its_norm(
     build: Callable[..., BertForPreTraining], data: PretrainingData
 ) -> None:
     model = build()
-    optimizer = build_optimizer(model, learning_rate=0.0, weight_decay=0.0)
+    optimizer = PretrainingOptimizer(model, Optimizer(learning_rate=1e-12))
 
     result = train_step(
         model,
@@ -161,16 +213,12 @@ def test_the_gradient_is_clipped_to_its_norm(
     assert torch.stack(norms).norm().item() == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_pretraining_loss_of_uniform_logits_is_the_logarithm_of_the_choices() -> None:
-    from bertpre.model.heads import PretrainingLogits
+def test_the_loss_of_uniform_logits_is_the_logarithm_of_the_choices() -> None:
+    mlm_loss_sum, _ = cross_entropy(torch.zeros(6, 50), torch.arange(6))
+    nsp_loss_sum, _ = cross_entropy(torch.zeros(3, 2), torch.tensor([0, 1, 0]))
 
-    logits = PretrainingLogits(torch.zeros(6, 50), torch.zeros(3, 2))
-
-    loss = pretraining_loss(logits, torch.arange(6), torch.tensor([0, 1, 0]))
-
-    assert loss.mlm_loss_sum.item() == pytest.approx(6 * 3.912023, rel=1e-6)  # ln 50
-    assert loss.nsp_loss_sum is not None
-    assert loss.nsp_loss_sum.item() == pytest.approx(3 * 0.693147, rel=1e-5)  # ln 2
+    assert mlm_loss_sum.item() == pytest.approx(6 * 3.912023, rel=1e-6)  # ln 50
+    assert nsp_loss_sum.item() == pytest.approx(3 * 0.693147, rel=1e-5)  # ln 2
 
 
 def test_fp16_leaves_out_updates_whose_gradients_overflow() -> None:
@@ -193,6 +241,8 @@ def test_fp16_doubles_the_scale_after_two_thousand_good_updates() -> None:
     assert scale.value == 8
 
     assert scale.after(is_finite=True).value == 16
+    # They must follow one another: an overflow starts the count again.
+    assert scale.after(is_finite=False).after(is_finite=True).good_updates == 1
 
 
 def test_fp16_trains_to_about_the_gradient_of_fp32(
@@ -215,7 +265,7 @@ def overflowing_step(
 ) -> StepResult:
     return train_step(
         model,
-        build_optimizer(model, learning_rate=1e-3, weight_decay=0.01),
+        PretrainingOptimizer(model, Optimizer(learning_rate=1e-3)),
         micro_batches(data, 32),
         max_grad_norm=1.0,
         device=CPU,

@@ -48,8 +48,8 @@ def with_slow_updates(seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> 
     """Let the updates take so long, by a clock of their own; returns the steps that are tried."""
     now, tried = [0.0], []
 
-    def update(setup, batch, state):
-        tried.append(state.cursor.step)
+    def update(setup, batch, *, step, loss_scale):
+        tried.append(step)
         now[0] += seconds[min(len(tried), len(seconds)) - 1]
 
     monkeypatch.setattr(trial.time, "monotonic", lambda: now[0])

@@ -16,7 +16,7 @@ from bertpre.data.make_data import make_data
 from bertpre.errors import CheckpointError, ConfigError, DataFormatError
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.tokenizer.vocabulary import build_vocab
-from bertpre.training.checks import checkpoint_shape
+from bertpre.training.init_from import checkpoint_shape
 from bertpre.training.pretrain import pretrain
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -113,7 +113,7 @@ def test_a_longer_model_keeps_the_positions_that_are_there(
     assert 0.015 < found[48:].std() < 0.025
 
 
-def test_a_hugging_face_bert_is_gone_on_with(
+def test_a_run_starts_from_a_hugging_face_bert(
     tmp_path: Path, tiny_data: Path, tiny_config: Config, tiny_tokenizer: Path
 ) -> None:
     config = transformers.BertConfig(
