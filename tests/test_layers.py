@@ -11,8 +11,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # From the top down: each part may import those below it, and all but errors may use the bottom.
 LAYERS = (
-    *("__main__", "cli", "inspection", "interop", "inference", "finetuning", "training", "data"),
-    *("tokenizer", "corpus"),
+    *("__main__", "cli", "chaining", "inspection", "interop", "inference", "finetuning"),
+    *("training", "data", "tokenizer", "corpus"),
 )
 BOTTOM = {"config", "artefacts", "errors"}
 MAY_IMPORT = {

@@ -15,6 +15,7 @@ import typer
 from bertpre import __version__
 from bertpre.cli import (
     build_vocab,
+    chain,
     embed,
     fill_mask,
     finetune,
@@ -56,6 +57,7 @@ for name, command in (
     ("make-data", make_data.command),
     ("pretrain", pretrain.command),
     ("finetune", finetune.command),
+    ("chain", chain.command),
     ("predict", predict.command),
     ("fill-mask", fill_mask.command),
     ("embed", embed.command),
@@ -74,12 +76,12 @@ for name, command in (
 _SPINS = "3000"
 
 
-class _Stopped(BaseException):
+class Stopped(BaseException):
     """A signal asks to end; no Exception, so that nothing on the way takes it for a fault."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stopped(number)
+    raise Stopped(number)
 
 
 def main() -> None:
@@ -95,7 +97,7 @@ def main() -> None:
             signal.signal(number, _stop)
     try:
         app()
-    except _Stopped as stopped:
+    except Stopped as stopped:
         from bertpre.cli import render
 
         (number,) = stopped.args

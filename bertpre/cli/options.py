@@ -52,18 +52,19 @@ def number_or_name(column: str | None) -> str | int | None:
 
 
 def takes_options(
-    section: str, names: tuple[str, ...], *, helps: Mapping[str, str] | None = None
+    section: str | None, names: tuple[str, ...], *, helps: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add flags for options of the schema to a command, and ``--config``, ``--set``, ``--seed``.
 
     The command gets them all as its argument ``options``, in whose place they stand in the help.
 
     Args:
-        section: where in the schema the options are.
-        names: the options; the flag has the last part of the name, with dashes.
+        section: where in the schema the options are; None for several places.
+        names: the options, dotted; the flag has the last part of the name, with dashes.
         helps: option name to help text, where the one of the schema is not right for the command.
     """
-    dotted = {name.rpartition(".")[2]: f"{section}.{name}" for name in names}
+    prefix = "" if section is None else f"{section}."
+    dotted = {name.rpartition(".")[2]: prefix + name for name in names}
     helps = helps or {}
     # Tables have a header unless that is denied; only where a model says so, it is affirmed too.
     only_denies_header = "header" in dotted and "header" not in helps

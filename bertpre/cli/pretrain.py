@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertpre.cli.options import Options, Overwrite, takes_options
+from bertpre.config.schema import Config
 
 if TYPE_CHECKING:
     from bertpre.training.pretrain import PretrainResult
@@ -53,14 +54,9 @@ def command(
 
     Example: bertpre pretrain --data data --output run --config configs/tiny.yaml
     """
-    from bertpre.training.checks import check_pretraining, checkpoint_shape
+    from bertpre.training.checks import check_pretraining
 
-    options = let_one_length_win(options)
-    config = options.read()
-    if config.pretrain.init_from is not None:
-        run = None if overwrite else output
-        shape = checkpoint_shape(config.pretrain.init_from, run=run)
-        config = options.read(derived={f"model.{name}": value for name, value in shape.items()})
+    config = read_config(options, run=None if overwrite else output)
     # Once more inside pretrain, but here before the seconds that importing PyTorch takes.
     check_pretraining(data, output=output, config=config, overwrite=overwrite, extend_to=extend_to)
     from bertpre.cli import render
@@ -70,7 +66,8 @@ def command(
     # Of the processes that torchrun starts, one speaks.
     is_first = os.environ.get("RANK", "0") == "0"
     render.show_log(is_quiet=not is_first)
-    with signals_received(is_quiet=not is_first) as received, training() as show:
+    received: list[int] = []
+    with noting_signals(received, is_quiet=not is_first), training() as show:
         result = pretrain(
             data,
             output=output,
@@ -87,29 +84,37 @@ def command(
         raise typer.Exit(128 + received[0])
 
 
-def let_one_length_win(options: Options) -> Options:
-    """Let one length that a flag states go before another one in the file."""
+def read_config(options: Options, *, run: Path | None) -> Config:
+    """Read the options of a run, of which a checkpoint that it starts from decides the shape.
+
+    Args:
+        options: what the command line says; one length by a flag goes before another in a file.
+        run: the run folder, if one that is there is gone on with.
+    """
     lengths = [f"pretrain.{name}" for name in _LENGTHS]
-    if all(options.flags.get(name) is None for name in lengths):
-        return options
-    return dataclasses.replace(options, sets=[f"{name}=null" for name in lengths] + options.sets)
+    if any(options.flags.get(name) is not None for name in lengths):
+        sets = [f"{name}=null" for name in lengths] + options.sets
+        options = dataclasses.replace(options, sets=sets)
+    config = options.read()
+    if config.pretrain.init_from is None:
+        return config
+    from bertpre.training.checks import checkpoint_shape
+
+    shape = checkpoint_shape(config.pretrain.init_from, run=run)
+    return options.read(derived={f"model.{name}": value for name, value in shape.items()})
 
 
 @contextlib.contextmanager
-def signals_received(*, is_quiet: bool) -> Iterator[list[int]]:
+def noting_signals(received: list[int], *, is_quiet: bool = False) -> Iterator[None]:
     """Let the first signal be noted, for a stop with a checkpoint, and a second one stop at once.
 
     Args:
+        received: is given the signal.
         is_quiet: say nothing of it.
-
-    Yields:
-        The signals that have come.
     """
     from bertpre.cli import render
 
-    received: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         received.append(number)
         if not is_quiet:
             render.err.print(
@@ -117,9 +122,9 @@ def signals_received(*, is_quiet: bool) -> Iterator[list[int]]:
             )
         signal.signal(number, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield received
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None: not Python's
