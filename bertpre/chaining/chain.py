@@ -108,9 +108,9 @@ def chain(
     if changed and not overwrite:
         reasons = "\n  ".join(f"{name}: {reason}" for name, reason in changed.items())
         raise ConfigError(
-            f"{output}: not all is as it was made:\n  {reasons}",
-            "give the same options and inputs, choose another --output, or pass --overwrite to "
-            "make these again",
+            f"{output}: these stages were made with other options or inputs:\n  {reasons}",
+            "give the same ones, choose another --output, or make these stages again with "
+            "--overwrite",
         )
     check_replaceable(output, left)
     makers = _makers(texts, output, config, tables, should_stop)

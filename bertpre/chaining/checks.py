@@ -60,14 +60,7 @@ def check_chain(
     _check_devices(config)
     _check_texts(texts, output, config)
     if tables:
-        with _without_warnings():  # fine-tuning will give them
-            read_task(
-                tables["train"],
-                dev=tables.get("dev"),
-                test=tables.get("test"),
-                config=config.finetune,
-                seed=config.seed,
-            )
+        _check_tables(tables, config)
     _warn_of_full_disk(output, config, texts)
 
 
@@ -126,6 +119,21 @@ def _check_texts(texts: Sequence[str | Path], output: Path, config: Config) -> N
                 f"{output}: is inside {text}, so what is made there would be read as text",
                 "choose another --output",
             )
+
+
+def _check_tables(tables: Mapping[str, Path], config: Config) -> None:
+    try:
+        with _without_warnings():  # fine-tuning will give them
+            read_task(
+                tables["train"],
+                dev=tables.get("dev"),
+                test=tables.get("test"),
+                config=config.finetune,
+                seed=config.seed,
+            )
+    except (ConfigError, CorpusError) as error:
+        hint = "options of these tables are given as --set finetune.KEY=VALUE"
+        raise type(error)(error.message, f"{error.hint}; {hint}" if error.hint else hint) from error
 
 
 def _check_lengths(config: Config) -> None:

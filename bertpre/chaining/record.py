@@ -30,13 +30,13 @@ class Entry:
 
     Attributes:
         options: those that its result depends on, by dotted name.
-        inputs: size and time of each file that it reads, by the file's name.
+        inputs: size and time of each file that it reads, by its name as seen from the folder.
         made_from: fingerprint of what the stage before it made; None for the first one.
         made: fingerprint of what it made; None until it is finished.
     """
 
     options: Mapping[str, Any]
-    inputs: Mapping[str, list[int]]
+    inputs: Mapping[str, dict[str, int]]
     made_from: str | None = None
     made: str | None = None
 
@@ -107,7 +107,7 @@ def compare(
             left.append(name)
             continue
         if left:
-            changed[name] = f"would come from another {left[-1]}"
+            changed[name] = f"is made from {left[-1]}"
         elif kept is None:
             changed[name] = f"{folder} is there, but {output / RECORD} does not say what from"
         elif reasons := list(_differences(kept, entry, before=before, made=made)):
@@ -137,7 +137,10 @@ def _differences(
         yield "is not what was made here"
 
 
-def state_of(paths: Sequence[str | Path], *, seen_from: Path) -> dict[str, list[int]]:
+def state_of(paths: Sequence[str | Path], *, seen_from: Path) -> dict[str, dict[str, int]]:
     """Return the size and the time of files by their names, relative to a folder."""
     states = {os.path.relpath(path, seen_from): Path(path).stat() for path in paths}
-    return {name: [state.st_size, state.st_mtime_ns] for name, state in states.items()}
+    return {
+        name: {"bytes": state.st_size, "mtime_ns": state.st_mtime_ns}
+        for name, state in states.items()
+    }
