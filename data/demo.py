@@ -1,8 +1,8 @@
 """The whole job on text that every machine with Python has: does pretraining help?
 
-Gathers the text, runs the four commands of bertpre on it as a user would, fine-tunes random weights
-of the same shape for comparison, and prints scores, losses and the time of each stage. Everything
-it writes is in data/demo.
+Gathers the text, runs the whole chain on it as a user would, fine-tunes random weights of the same
+shape for comparison, both with several seeds, and prints scores, losses and the time of each step.
+Everything it writes is in data/demo.
 
     python data/demo.py [--short] [--seed N]
 """
@@ -38,22 +38,19 @@ def main() -> None:
     seed = ["--seed", str(options.seed)]
 
     run("gather text", "data/gather_demo_text.py", str(DEMO))
-    corpus, tokenizer, data, trained = (
-        str(DEMO / name) for name in ("corpus.txt", "tokenizer", "data", "run")
-    )
-    run("build-vocab", *bertpre("build-vocab", corpus, "--output", tokenizer), *common, *seed)
-    make_data = bertpre("make-data", corpus, "--tokenizer", tokenizer, "--output", data)
-    run("make-data", *make_data, *common, *seed)
-    run("pretrain", *bertpre("pretrain", "--data", data, "--output", trained), *common, *seed)
+    tables = [f"--{name}={DEMO / name}.tsv" for name in ("train", "dev", "test")]
+    chain = bertpre("chain", str(DEMO / "corpus.txt"), *tables, "--output", str(DEMO))
+    run("chain", *chain, *common, *seed)
 
     starts = {"pretrained": [], "random": ["--from-scratch"]}
     seeds = range(options.seed, options.seed + (1 if options.short else NUM_FINETUNINGS))
     for number in seeds:
         for start, flags in starts.items():
-            model = model_folder(start, number)
-            tables = [f"--{name}={DEMO / name}.tsv" for name in ("train", "dev", "test")]
-            finetune = bertpre("finetune", trained, *tables, "--output", str(model), *flags)
-            run("finetune", *finetune, *common, "--seed", str(number))
+            model = model_folder(start, number, first=seeds[0])
+            if model != DEMO / "model":  # which the chain has made
+                output = ["--output", str(model), "--seed", str(number)]
+                trained = str(DEMO / "run")
+                run("finetune", *bertpre("finetune", trained, *tables, *output, *flags), *common)
             predict = bertpre("predict", str(model), str(DEMO / "test.tsv"), "--overwrite")
             run("predict", *predict, "--output", str(prediction_file(start, number)))
     report(seeds, is_short=options.short)
@@ -74,9 +71,10 @@ def run(stage: str, *arguments: str) -> None:
     seconds[stage] = seconds.get(stage, 0.0) + time.monotonic() - start
 
 
-def model_folder(start: str, seed: int) -> Path:
-    """Return the folder of a fine-tuned model."""
-    return DEMO / f"finetuned-{start}-{seed}"
+def model_folder(start: str, seed: int, *, first: int) -> Path:
+    """Return the folder of a fine-tuned model; that of the first seed is the chain's."""
+    is_of_chain = start == "pretrained" and seed == first
+    return DEMO / ("model" if is_of_chain else f"finetuned-{start}-{seed}")
 
 
 def prediction_file(start: str, seed: int) -> Path:
@@ -95,7 +93,9 @@ def report(seeds: range, *, is_short: bool) -> None:
     print(f"  by word frequency      {held_out['unigram_loss']:.2f}")
 
     scores = {
-        start: [read_json(model_folder(start, seed) / "metrics.json") for seed in seeds]
+        start: [
+            read_json(model_folder(start, seed, first=seeds[0]) / "metrics.json") for seed in seeds
+        ]
         for start in ("random", "pretrained")
     }
     baseline = scores["random"][0]["baselines"]["tfidf_linear"]["test"]

@@ -5,7 +5,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -112,9 +113,31 @@ class OptionText(NamedTuple):
 
 def describe(name: str) -> OptionText:
     """Look an option up by its dotted name."""
-    field = dict(_walk(Config))[name]
+    field = _field(name)
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     return OptionText(field.description, field.default, choices)
+
+
+def value_types(name: str) -> set[type]:
+    """Return the plain types of an option's values, None left out: of ``str | Int``, both.
+
+    Args:
+        name: dotted.
+    """
+    return _plain_types(_field(name).annotation) - {NoneType}
+
+
+def _field(name: str) -> Any:
+    return dict(_walk(Config))[name]
+
+
+def _plain_types(annotation: Any) -> set[type]:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return {type(value) for value in inner}
+    if origin is Annotated:
+        return _plain_types(inner[0])
+    return set().union(*map(_plain_types, inner)) if inner else {annotation}
 
 
 def identity_differences(

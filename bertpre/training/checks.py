@@ -93,7 +93,28 @@ def check_pretraining(
     return RunPlan(asked, False, extend_to, origin.folder, last)
 
 
-def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path) -> None:
+def check_before_data(config: Config, *, data: Path, run: Path) -> None:
+    """Check a run's options against those that its data will be made with.
+
+    Args:
+        config: the options of both.
+        data: where the data folder will be.
+        run: the run folder, if there is one already.
+
+    Raises:
+        BertpreError: as `check_pretraining`, as far as it can be known.
+    """
+    made = config_to_dict(config.make_data)
+    _check_model(config.model, config.model.vocab_size, made["max_seq_length"], data)
+    _check_masks(config.pretrain, made, data)
+    held_out = config.make_data.eval_fraction > 0
+    report = {"training_examples": 1, "mean_length": 1.0, "held_out_examples": held_out}
+    planned_steps(config.pretrain, report)
+    _check_options(config.pretrain, report, data)
+    find_origin(config, run=run)
+
+
+def _check_model(model: Model, vocab_size: int | None, max_seq_length: int, data: Path) -> None:
     problems = []
     if model.vocab_size is not None and model.vocab_size != vocab_size:
         problems.append(f"model.vocab_size: {model.vocab_size}, but {data} has {vocab_size}")

@@ -14,7 +14,7 @@ from bertpre.cli import main
 from bertpre.errors import CorpusError
 
 COMMANDS = [
-    *("build-vocab", "make-data", "pretrain", "finetune", "predict"),
+    *("build-vocab", "make-data", "pretrain", "finetune", "chain", "predict"),
     *("fill-mask", "embed", "inspect", "report", "import", "export"),
 ]
 # These make no choices that an experiment's file could hold.
