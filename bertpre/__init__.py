@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bertpre.chaining.chain import chain
     from bertpre.config.load import load_config
     from bertpre.config.schema import Config
     from bertpre.corpus.documents import read_documents
@@ -40,6 +41,7 @@ _HOME = {
     "PretrainingData": "bertpre.data.dataset",
     "Tokenizer": "bertpre.tokenizer.tokenizer",
     "build_vocab": "bertpre.tokenizer.vocabulary",
+    "chain": "bertpre.chaining.chain",
     "embed": "bertpre.inference.embed",
     "export": "bertpre.interop.export",
     "fill_mask": "bertpre.inference.fill_mask",
@@ -64,6 +66,7 @@ __all__ = [
     "PretrainingData",
     "Tokenizer",
     "build_vocab",
+    "chain",
     "embed",
     "export",
     "fill_mask",

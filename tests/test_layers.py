@@ -11,8 +11,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # From the top down: each part may import those below it, and all but errors may use the bottom.
 LAYERS = (
-    *("__main__", "cli", "inspection", "interop", "inference", "finetuning", "training", "data"),
-    *("tokenizer", "corpus"),
+    *("__main__", "cli", "chaining", "inspection", "interop", "inference", "finetuning"),
+    *("training", "data", "tokenizer", "corpus"),
 )
 BOTTOM = {"config", "artefacts", "errors"}
 MAY_IMPORT = {
@@ -49,8 +49,9 @@ def imports(path: Path, *, only_at_import_time: bool = False) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             yield from (f"{node.module}.{name.name}" for name in node.names)
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        if not (only_at_import_time and is_function):
+        is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not (only_at_import_time and (is_later or is_for_types)):
             nodes += ast.iter_child_nodes(node)
 
 

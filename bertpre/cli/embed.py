@@ -1,30 +1,19 @@
 """``bertpre embed``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, takes_options
-from bertpre.config.load import load_config
+from bertpre.cli.options import Options, Overwrite, takes_options
 
-_FLAGS: dict[str, type] = {
-    "text_column": str,
-    "pair_column": str,
-    "format": str,
-    "header": bool,
-    "quoting": str,
-    "encoding": str,
-    "on_bad_bytes": str,
-    "pooling": str,
-    "normalize": bool,
-    "max_seq_length": int,
-    "device": str,
-    "precision": str,
-}
+_FLAGS = (
+    *("text_column", "pair_column", "format", "header", "quoting", "encoding", "on_bad_bytes"),
+    *("pooling", "normalize", "max_seq_length", "device", "precision"),
+)
 
 
-@takes_options({f"embed.{name}": kind for name, kind in _FLAGS.items()}, argument="flags")
+@takes_options("embed", _FLAGS)
 def command(
     model: Annotated[
         Path,
@@ -38,17 +27,14 @@ def command(
         ),
     ],
     output: Annotated[Path, typer.Option("--output", help="File to make: .npy or .tsv.")],
-    flags: dict[str, Any],
-    config_files: ConfigFiles = None,
-    sets: Sets = None,
-    seed: Seed = None,
+    options: Options,
     overwrite: Overwrite = False,
 ) -> None:
     """Write a sentence vector for every row of a table.
 
     Example: bertpre embed run texts.tsv --output vectors.npy
     """
-    config = load_config(config_files, sets=sets or [], flags={"seed": seed, **flags})
+    config = options.read()
     from bertpre.cli import render
     from bertpre.inference.embed import embed
 

@@ -3,53 +3,24 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, takes_options
-from bertpre.config.load import load_config
+from bertpre.cli.options import Options, Overwrite, takes_options
 
-_FLAGS: dict[str, type] = {
-    "task": str,
-    "text_column": str,
-    "pair_column": str,
-    "label_column": str,
-    "label_separator": str,
-    "format": str,
-    "header": bool,
-    "quoting": str,
-    "encoding": str,
-    "on_bad_bytes": str,
-    "on_bad_rows": str,
-    "dev_fraction": float,
-    "folds": int,
-    "seeds": int,
-    "num_epochs": int,
-    "learning_rate": float,
-    "batch_size": int,
-    "warmup_ratio": float,
-    "weight_decay": float,
-    "max_grad_norm": float,
-    "max_seq_length": int,
-    "long_texts": str,
-    "window_overlap": float,
-    "pooling": str,
-    "layer_decay": float,
-    "hidden_dropout_prob": float,
-    "mask_probability": float,
-    "label_smoothing": float,
-    "class_weights": str,
-    "focal_gamma": float,
-    "adversarial_epsilon": float,
-    "ema_decay": float,
-    "metric": str,
-    "early_stopping": int,
-    "baseline": bool,
-    "from_scratch": bool,
-    "device": str,
-    "precision": str,
-}
+if TYPE_CHECKING:
+    from bertpre.finetuning.results import FinetuneResult
+
+_FLAGS = (
+    *("task", "text_column", "pair_column", "label_column", "label_separator", "format", "header"),
+    *("quoting", "encoding", "on_bad_bytes", "on_bad_rows", "dev_fraction", "folds", "seeds"),
+    *("num_epochs", "learning_rate", "batch_size", "warmup_ratio", "weight_decay"),
+    *("max_grad_norm", "max_seq_length", "long_texts", "window_overlap", "pooling"),
+    *("layer_decay", "hidden_dropout_prob", "mask_probability", "label_smoothing"),
+    *("class_weights", "focal_gamma", "adversarial_epsilon", "ema_decay", "metric"),
+    *("early_stopping", "baseline", "from_scratch", "device", "precision"),
+)
 # Of each kind of label, the scores that the table has room for.
 _COLUMNS = {
     "classification": {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"},
@@ -59,7 +30,7 @@ _COLUMNS = {
 _MOST_CLASSES_SHOWN = 30
 
 
-@takes_options({f"finetune.{name}": kind for name, kind in _FLAGS.items()}, argument="flags")
+@takes_options("finetune", _FLAGS)
 def command(
     checkpoint: Annotated[
         Path,
@@ -71,7 +42,6 @@ def command(
         Path, typer.Option("--train", help="Table of texts and labels to learn from.")
     ],
     output: Annotated[Path, typer.Option("--output", help="Model folder to make.")],
-    flags: dict[str, Any],
     dev: Annotated[
         Path | None,
         typer.Option(
@@ -81,21 +51,20 @@ def command(
     test: Annotated[
         Path | None, typer.Option("--test", help="Table that is only scored, at the end.")
     ] = None,
-    config_files: ConfigFiles = None,
-    sets: Sets = None,
-    seed: Seed = None,
+    *,
+    options: Options,
     overwrite: Overwrite = False,
 ) -> None:
     """Train a classifier on a labelled table and score it beside what needs no network.
 
     Example: bertpre finetune run --train train.tsv --dev dev.tsv --test test.tsv --output model
     """
-    config = load_config(config_files, sets=sets or [], flags={"seed": seed, **flags})
+    config = options.read()
     from bertpre.cli import render
     from bertpre.finetuning.finetune import finetune
 
     render.show_log()
-    with _events() as show:
+    with training() as show:
         result = finetune(
             checkpoint,
             train=train,
@@ -107,6 +76,18 @@ def command(
             overwrite=overwrite,
             on_event=show,
         )
+    show_result(output, result)
+
+
+def show_result(output: Path, result: "FinetuneResult") -> None:
+    """Print the scores, and those of each class if they are few.
+
+    Args:
+        output: the model folder.
+        result: what fine-tuning came to.
+    """
+    from bertpre.cli import render
+
     names = _COLUMNS[result.labels.kind]
     render.columns(f"{output}", ["", "part", *names.values(), "loss"], list(_rows(result)))
     part = list(result.scores)[-1]
@@ -118,7 +99,12 @@ def command(
 
 
 @contextlib.contextmanager
-def _events() -> Iterator[Callable[[Any], None]]:
+def training() -> Iterator[Callable[[Any], None]]:
+    """Show fine-tuning: its summary, how far it is, and every epoch.
+
+    Yields:
+        A function that takes what `bertpre.finetuning.finetune.finetune` tells.
+    """
     from bertpre.cli import render
     from bertpre.finetuning.results import MemberStart, Progress
 
@@ -155,7 +141,7 @@ def _events() -> Iterator[Callable[[Any], None]]:
         yield show
 
 
-def _rows(result: Any) -> Iterator[list[str]]:
+def _rows(result: "FinetuneResult") -> Iterator[list[str]]:
     from bertpre.finetuning.baselines import baseline_name
 
     kind = result.labels.kind

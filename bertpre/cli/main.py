@@ -15,16 +15,15 @@ import typer
 from bertpre import __version__
 from bertpre.cli import (
     build_vocab,
+    chain,
     embed,
-    export,
     fill_mask,
     finetune,
-    import_checkpoint,
-    inspect,
+    import_export,
+    inspect_report,
     make_data,
     predict,
     pretrain,
-    report,
 )
 from bertpre.errors import BertpreError
 
@@ -53,20 +52,21 @@ def _bertpre(
     pass
 
 
-for name, module in (
-    ("build-vocab", build_vocab),
-    ("make-data", make_data),
-    ("pretrain", pretrain),
-    ("finetune", finetune),
-    ("predict", predict),
-    ("fill-mask", fill_mask),
-    ("embed", embed),
-    ("inspect", inspect),
-    ("report", report),
-    ("import", import_checkpoint),
-    ("export", export),
+for name, command in (
+    ("build-vocab", build_vocab.command),
+    ("make-data", make_data.command),
+    ("pretrain", pretrain.command),
+    ("finetune", finetune.command),
+    ("chain", chain.command),
+    ("predict", predict.command),
+    ("fill-mask", fill_mask.command),
+    ("embed", embed.command),
+    ("inspect", inspect_report.inspect_command),
+    ("report", inspect_report.report_command),
+    ("import", import_export.import_command),
+    ("export", import_export.export_command),
 ):
-    app.command(name, no_args_is_help=True)(module.command)
+    app.command(name, no_args_is_help=True)(command)
 
 
 # How often a waiting thread looks again before it sleeps. By default, GNU's OpenMP, with which
@@ -76,12 +76,12 @@ for name, module in (
 _SPINS = "3000"
 
 
-class _Stopped(BaseException):
+class Stopped(BaseException):
     """A signal asks to end; no Exception, so that nothing on the way takes it for a fault."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Stopped(number)
+    raise Stopped(number)
 
 
 def main() -> None:
@@ -97,7 +97,7 @@ def main() -> None:
             signal.signal(number, _stop)
     try:
         app()
-    except _Stopped as stopped:
+    except Stopped as stopped:
         from bertpre.cli import render
 
         (number,) = stopped.args

@@ -2,29 +2,29 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertpre.cli.options import (
-    ConfigFiles,
-    Overwrite,
-    Seed,
-    Sets,
-    corpus_rows,
-    option,
-    spread,
-    takes_text_options,
-)
-from bertpre.config.load import load_config
+from bertpre.cli.options import TEXT_OPTIONS, Options, Overwrite, flag_of, takes_options
 from bertpre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bertpre.data.report import DataReport
 
 log = logging.getLogger(__name__)
 
+# What decides the examples and not the tokens: --part makes no use of them.
+_OF_EXAMPLES = (
+    *("max_seq_length", "objective", "dupe_factor", "balance_nsp", "short_seq_prob", "masking"),
+    *("mlm_probability", "whole_word_masking", "mask_spans", "eval_fraction"),
+    "max_unknown_share",
+)
+_FLAGS = (*_OF_EXAMPLES, "word_segmenter", "workers", *TEXT_OPTIONS)
 _SHOWN_EXAMPLES = 3
 
 
-@takes_text_options("make_data")
+@takes_options("make_data", _FLAGS)
 def command(
     output: Annotated[Path, typer.Option("--output", help="Data folder to make.")],
     inputs: Annotated[
@@ -37,36 +37,7 @@ def command(
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", help="Tokenizer folder, from build-vocab.")
     ] = None,
-    max_seq_length: Annotated[
-        int | None, option("make_data.max_seq_length", "--max-seq-length")
-    ] = None,
-    objective: Annotated[str | None, option("make_data.objective", "--objective")] = None,
-    dupe_factor: Annotated[int | None, option("make_data.dupe_factor", "--dupe-factor")] = None,
-    balance_nsp: Annotated[
-        bool | None, option("make_data.balance_nsp", "--balance-nsp/--no-balance-nsp")
-    ] = None,
-    short_seq_prob: Annotated[
-        float | None, option("make_data.short_seq_prob", "--short-seq-prob")
-    ] = None,
-    masking: Annotated[str | None, option("make_data.masking", "--masking")] = None,
-    mlm_probability: Annotated[
-        float | None, option("make_data.mlm_probability", "--mlm-probability")
-    ] = None,
-    whole_word_masking: Annotated[
-        bool | None,
-        option("make_data.whole_word_masking", "--whole-word-masking/--no-whole-word-masking"),
-    ] = None,
-    mask_spans: Annotated[str | None, option("make_data.mask_spans", "--mask-spans")] = None,
-    word_segmenter: Annotated[
-        str | None, option("make_data.word_segmenter", "--word-segmenter")
-    ] = None,
-    eval_fraction: Annotated[
-        float | None, option("make_data.eval_fraction", "--eval-fraction")
-    ] = None,
-    max_unknown_share: Annotated[
-        float | None, option("make_data.max_unknown_share", "--max-unknown-share")
-    ] = None,
-    workers: Annotated[int | None, option("make_data.workers", "--workers")] = None,
+    *,
     tokens: Annotated[
         Path | None,
         typer.Option(
@@ -91,41 +62,14 @@ def command(
         Path | None,
         typer.Option("--export-jsonl", help="Also write masked training examples to this file."),
     ] = None,
-    config_files: ConfigFiles = None,
-    sets: Sets = None,
-    seed: Seed = None,
+    options: Options,
     overwrite: Overwrite = False,
-    *,
-    text_flags: dict[str, object],
 ) -> None:
     """Turn text into examples for pretraining: tokens once, and an index of sentence pairs.
 
     Example: bertpre make-data corpus.txt --tokenizer tokenizer --output data
     """
-    flags: dict[str, object] = {
-        "max_seq_length": max_seq_length,
-        "objective": objective,
-        "dupe_factor": dupe_factor,
-        "balance_nsp": balance_nsp,
-        "short_seq_prob": short_seq_prob,
-        "masking": masking,
-        "mlm_probability": mlm_probability,
-        "whole_word_masking": whole_word_masking,
-        "mask_spans": mask_spans,
-        "eval_fraction": eval_fraction,
-        "max_unknown_share": max_unknown_share,
-    }
-    config = load_config(
-        config_files,
-        sets=sets or [],
-        flags={
-            "seed": seed,
-            **{f"make_data.{name}": value for name, value in flags.items()},
-            "make_data.word_segmenter": word_segmenter,
-            "make_data.workers": workers,
-            **text_flags,
-        },
-    )
+    config = options.read()
     source = _check_source(inputs or [], tokenizer, tokens=tokens, part=part, merge=merge)
     if part is not None and export_jsonl is not None:
         raise ConfigError("--part makes no examples to export", "pass --export-jsonl with --merge")
@@ -134,25 +78,19 @@ def command(
     from bertpre.data.make_data import make_data
     from bertpre.data.parts import make_part
     from bertpre.data.reuse import index_tokens, merge_parts
-    from bertpre.data.samples import decode_examples
     from bertpre.data.tokenizing import Part
 
     render.show_log()
     common: dict[str, Any] = {"output": output, "config": config.make_data, "overwrite": overwrite}
+    of_text: dict[str, Any] = common | {"tokenizer": tokenizer or ""}
     of_index: dict[str, Any] = {"seed": config.seed, "export_jsonl_to": export_jsonl}
     if part is not None:
         which = Part.parse(part)
-        if of_examples := [name for name, value in flags.items() if value is not None]:
-            log.warning(
-                "--part makes tokens only; without effect here, and for --merge to say: %s",
-                ", ".join(f"--{name.replace('_', '-')}" for name in sorted(of_examples)),
-            )
+        _warn_of_flags_for_examples(options)
         with render.progress("make-data", "bytes") as on_progress:
-            made = make_part(
-                source, tokenizer=tokenizer or "", part=which, on_progress=on_progress, **common
-            )
+            made = make_part(source, part=which, on_progress=on_progress, **of_text)
         shares = f"{made.own_shards} of {made.shards} shards, part {which.number} of {which.of}"
-        render.table(f"{output}", {"tokens": shares} | corpus_rows(made.corpus))
+        render.table(f"{output}", {"tokens": shares} | render.corpus_rows(made.corpus))
         return
     if tokens is not None:
         report = index_tokens(tokens, **common, **of_index)
@@ -160,11 +98,34 @@ def command(
         report = merge_parts(source, **common, **of_index)
     else:
         with render.progress("make-data", "bytes") as on_progress:
-            report = make_data(
-                source, tokenizer=tokenizer or "", on_progress=on_progress, **common, **of_index
-            )
-    render.table(f"{output}", _rows(report, config.make_data.max_seq_length))
+            report = make_data(source, on_progress=on_progress, **of_text, **of_index)
+    show_result(output, report, max_seq_length=config.make_data.max_seq_length)
+
+
+def show_result(output: Path, report: "DataReport", *, max_seq_length: int) -> None:
+    """Print what was found and made, and some examples.
+
+    Args:
+        output: the data folder.
+        report: what is in it.
+        max_seq_length: the most tokens that an example could have.
+    """
+    from bertpre.cli import render
+    from bertpre.data.samples import decode_examples
+
+    render.table(f"{output}", _rows(report, max_seq_length))
     render.examples([str(example) for example in decode_examples(output, _SHOWN_EXAMPLES)])
+
+
+def _warn_of_flags_for_examples(options: Options) -> None:
+    names = [
+        name for name in sorted(_OF_EXAMPLES) if options.flags[f"make_data.{name}"] is not None
+    ]
+    if names:
+        log.warning(
+            "--part makes tokens only; without effect here, and for --merge to say: %s",
+            ", ".join(map(flag_of, names)),
+        )
 
 
 def _check_source(
@@ -200,12 +161,14 @@ def _check_source(
     return inputs
 
 
-def _rows(report: Any, max_seq_length: int) -> dict[str, str]:
+def _rows(report: "DataReport", max_seq_length: int) -> dict[str, str]:
     count, sample = report.training_examples, report.mask_sample
     unknown = ""
     if report.unknown_most_frequent:
         most = ", ".join(f"{what!r} {number:,}" for what, number in report.unknown_most_frequent)
         unknown = f", most often for {most}"
+    from bertpre.cli.render import corpus_rows, spread
+
     rows = {
         "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]{unknown}",
         "pieces per word": f"{report.pieces_per_word:.3f}",

@@ -1,27 +1,49 @@
-"""Options that several commands share; help texts and defaults come from the schema."""
+"""Flags that several commands share; types, help texts and defaults come from the schema."""
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bertpre.config.load import describe
+from bertpre.config.load import describe, load_config, value_types
+from bertpre.config.schema import Config
+
+# How text is read; build-vocab and make-data have each their own in the schema.
+TEXT_OPTIONS = (
+    *("text.format", "text.text_column", "text.pair_column", "text.header", "text.quoting"),
+    *("text.encoding", "text.on_bad_bytes", "text.document", "text.sentences", "text.language"),
+    "text.dedup",
+)
+# What stands for the value in the help, where the type says too little.
+_METAVARS = {"extra_tokens": "FILE", "vocab_file": "FILE", "init_from": "DIR"}
 
 
-def option(name: str, *declarations: str, metavar: str | None = None) -> Any:
-    """Declare a flag for the option of that dotted name, with its description and default."""
-    description, default, choices = describe(name)
-    facts = [f"one of: {', '.join(choices)}"] if choices else []
-    if isinstance(default, bool):
-        facts.append(f"default: {'yes' if default else 'no'}")
-    elif default is not None and default != "":
-        facts.append(f"default: {default}")
-    if facts:
-        description += f" [{'; '.join(facts)}]"
-    return typer.Option(*declarations, help=description, show_default=False, metavar=metavar)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What a command line says about the options of the schema.
+
+    Args:
+        files: what ``--config`` names.
+        sets: what ``--set`` says.
+        flags: dotted option name to value, None where the flag was not given.
+    """
+
+    files: list[Path] | None
+    sets: list[str]
+    flags: Mapping[str, Any]
+
+    def read(self, *, derived: Mapping[str, object] | None = None) -> Config:
+        """Read and check them; see `bertpre.config.load.load_config`."""
+        return load_config(self.files, sets=self.sets, flags=self.flags, derived=derived)
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of an option: its own name, without those of the sections, with dashes."""
+    return f"--{name.replace('_', '-')}"
 
 
 def number_or_name(column: str | None) -> str | int | None:
@@ -29,96 +51,90 @@ def number_or_name(column: str | None) -> str | int | None:
     return int(column) if column is not None and column.isascii() and column.isdigit() else column
 
 
-# Name in the schema, and type; the flag has the same name, with dashes.
-_TEXT_OPTIONS: dict[str, type] = {
-    "format": str,
-    "text_column": str,
-    "pair_column": str,
-    "header": bool,
-    "quoting": str,
-    "encoding": str,
-    "on_bad_bytes": str,
-    "document": str,
-    "sentences": str,
-    "language": str,
-    "dedup": str,
-}
-
-
-def takes_text_options(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the flags that say how text is read to a command, as the argument ``text_flags``.
-
-    Args:
-        section: the part of the schema that the command reads.
-    """
-    kinds = {f"{section}.text.{name}": kind for name, kind in _TEXT_OPTIONS.items()}
-    return takes_options(kinds, argument="text_flags")
-
-
 def takes_options(
-    kinds: Mapping[str, type], *, argument: str
+    section: str | None, names: tuple[str, ...], *, helps: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add flags for options of the schema to a command.
+    """Add flags for options of the schema to a command, and ``--config``, ``--set``, ``--seed``.
 
-    The command gets them as one argument: dotted option name to value, None where the flag was not
-    given.
+    The command gets them all as its argument ``options``, in whose place they stand in the help.
 
     Args:
-        kinds: dotted name in the schema, and type; the flag has the last part of the name, with
-            dashes.
-        argument: the command's name for them.
+        section: where in the schema the options are; None for several places.
+        names: the options, dotted; the flag has the last part of the name, with dashes.
+        helps: option name to help text, where the one of the schema is not right for the command.
     """
-    names = {dotted: dotted.rpartition(".")[2] for dotted in kinds}
+    prefix = "" if section is None else f"{section}."
+    dotted = {name.rpartition(".")[2]: prefix + name for name in names}
+    helps = helps or {}
+    # Tables have a header unless that is denied; only where a model says so, it is affirmed too.
+    only_denies_header = "header" in dotted and "header" not in helps
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_flags(**values: Any) -> None:
-            flags: dict[str, Any] = {}
-            for dotted, name in names.items():
-                value = values.pop(name)
-                if name == "header":
-                    value = False if value else None
-                flags[dotted] = number_or_name(value) if name.endswith("_column") else value
-            command(**values, **{argument: flags})
+            if only_denies_header:
+                values["header"] = False if values["header"] else None
+            files, sets = values.pop("config_files"), values.pop("sets")
+            flags = {name: _value(name, values.pop(key)) for key, name in dotted.items()}
+            flags["seed"] = values.pop("seed")
+            command(**values, options=Options(files=files, sets=list(sets or []), flags=flags))
 
-        signature = inspect.signature(command, eval_str=True)
-        own = [value for name, value in signature.parameters.items() if name != argument]
-        shared = [
-            inspect.Parameter(
-                names[dotted],
-                inspect.Parameter.KEYWORD_ONLY,
-                default=False if names[dotted] == "header" else None,
-                annotation=_flag(dotted, names[dotted], kind),
-            )
-            for dotted, kind in kinds.items()
-        ]
+        declared = {key: _flag(name, helps.get(key)) for key, name in dotted.items()}
+        if only_denies_header:
+            declared["header"] = NoHeader
+        declared |= {"config_files": ConfigFiles, "sets": Sets, "seed": Seed}
+        parameters: list[inspect.Parameter] = []
+        for own in inspect.signature(command, eval_str=True).parameters.values():
+            if own.name == "options":
+                parameters += map(_parameter, declared, declared.values())
+            else:
+                parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         # Typer learns a command's flags from its signature and annotations.
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own
-        ] + shared
-        with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_flags.__annotations__ = {value.name: value.annotation for value in parameters}
         return with_flags
 
     return decorate
 
 
-def _flag(dotted: str, name: str, kind: type) -> Any:
-    flag = f"--{name.replace('_', '-')}"
-    if name == "header":
-        return Annotated[
-            bool,
-            typer.Option("--no-header", help="Tables start with a row, not with column names."),
-        ]
-    if kind is bool:
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _value(name: str, given: Any) -> Any:
+    return number_or_name(given) if value_types(name) == {int, str} else given
+
+
+def _flag(name: str, help_text: str | None) -> Any:
+    types = value_types(name)
+    # What may be a number or a name is a name until it is looked at.
+    (kind,) = types if len(types) == 1 else {str}
+    return Annotated[kind | None, _option(name, help_text)]
+
+
+def _option(name: str, help_text: str | None = None) -> Any:
+    last = name.rpartition(".")[2]
+    flag = flag_of(last)
+    if value_types(name) == {bool}:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    return Annotated[kind | None, option(dotted, flag)]
+    return typer.Option(
+        flag, help=help_text or _help(name), show_default=False, metavar=_METAVARS.get(last)
+    )
 
 
-Inputs = Annotated[
-    list[str],
-    typer.Argument(metavar="INPUT...", help="Files, folders, patterns, or - for standard input."),
-]
+def _help(name: str) -> str:
+    """Describe an option, with its values and its default."""
+    description, default, choices = describe(name)
+    facts = [f"one of: {', '.join(choices)}"] if choices else []
+    if isinstance(default, bool):
+        facts.append(f"default: {'yes' if default else 'no'}")
+    elif default is not None and default != "":
+        facts.append(f"default: {default}")
+    return f"{description} [{'; '.join(facts)}]" if facts else description
+
+
 ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -131,43 +147,10 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set any option; repeatable."),
 ]
-Seed = Annotated[int | None, option("seed", "--seed")]
+Seed = Annotated[int | None, _option("seed")]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")
 ]
-
-
-def spread(quantiles: tuple[int, ...]) -> str:
-    """Write lengths at the quantiles of `bertpre.corpus.report.QUANTILES`."""
-    names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
-    pairs = zip(quantiles, names, strict=True)
-    return ", ".join(f"{length:,} ({name})" for length, name in pairs)
-
-
-def corpus_rows(corpus: Any) -> dict[str, str]:
-    """Describe what reading found, the same way in each command that reads text.
-
-    Args:
-        corpus: a `bertpre.corpus.report.CorpusReport`.
-    """
-    rows = {
-        "documents": f"{corpus.documents:,}, "
-        f"{corpus.one_sentence_documents / corpus.documents:.0%} of them of one sentence",
-        "sentences": f"{corpus.sentences:,}",
-        "characters": f"{corpus.characters:,}",
-        "characters a sentence": spread(corpus.sentence_length_quantiles),
-        "sentences a document": spread(corpus.document_length_quantiles),
-        "longest line": f"{corpus.longest_record:,} characters",
-        "exact duplicates": f"{corpus.duplicate_line_share:.1%} of the lines, "
-        f"{corpus.duplicate_document_share:.1%} of the documents",
-    }
-    only_if_any = {
-        "duplicate lines removed": corpus.removed_lines,
-        "duplicate documents removed": corpus.removed_documents,
-        "cuts of documents over 8,000,000 characters": corpus.cut_documents,
-        "control characters": corpus.control_characters,
-        "bad byte sequences": corpus.bad_bytes,
-        "empty documents skipped": corpus.empty_documents,
-        "unusable records skipped": corpus.bad_records,
-    }
-    return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

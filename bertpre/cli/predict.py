@@ -6,10 +6,23 @@ from typing import Annotated
 
 import typer
 
-from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, number_or_name, option
-from bertpre.config.load import load_config
+from bertpre.cli.options import Options, Overwrite, takes_options
+
+_FLAGS = (
+    *("text_column", "pair_column", "format", "header", "quoting", "encoding", "on_bad_bytes"),
+    *("on_bad_rows", "device", "precision"),
+)
+# Where the schema does not say what prediction does with the option.
+_HELPS = {
+    "text_column": "Column with the text: name, or number from 1; default: as in training.",
+    "pair_column": "Column with the second text of a pair; default: as in training.",
+    "header": "Whether the table starts with column names; default: as in training.",
+    "on_bad_rows": "What rows that cannot be read do. error: stop. skip: have an empty "
+    "prediction. [default: error]",
+}
 
 
+@takes_options("finetune", _FLAGS, helps=_HELPS)
 def command(
     models: Annotated[
         list[Path],
@@ -28,45 +41,7 @@ def command(
     output: Annotated[
         str, typer.Option("--output", help="TSV file to make, or - for standard output.")
     ],
-    text_column: Annotated[
-        str | None,
-        typer.Option(
-            "--text-column",
-            help="Column with the text: name, or number from 1; default: as in training.",
-        ),
-    ] = None,
-    pair_column: Annotated[
-        str | None,
-        typer.Option(
-            "--pair-column", help="Column with the second text of a pair; default: as in training."
-        ),
-    ] = None,
-    table_format: Annotated[str | None, option("finetune.format", "--format")] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the table starts with column names; default: as in training.",
-            show_default=False,
-        ),
-    ] = None,
-    quoting: Annotated[str | None, option("finetune.quoting", "--quoting")] = None,
-    encoding: Annotated[str | None, option("finetune.encoding", "--encoding")] = None,
-    on_bad_bytes: Annotated[str | None, option("finetune.on_bad_bytes", "--on-bad-bytes")] = None,
-    on_bad_rows: Annotated[
-        str | None,
-        typer.Option(
-            "--on-bad-rows",
-            help="What rows that cannot be read do. error: stop. skip: have an empty prediction. "
-            "[default: error]",
-            show_default=False,
-        ),
-    ] = None,
-    device: Annotated[str | None, option("finetune.device", "--device")] = None,
-    precision: Annotated[str | None, option("finetune.precision", "--precision")] = None,
-    config_files: ConfigFiles = None,
-    sets: Sets = None,
-    seed: Seed = None,
+    options: Options,
     overwrite: Overwrite = False,
 ) -> None:
     """Classify every row of a table: the likeliest label, then the probability of each.
@@ -80,24 +55,8 @@ def command(
     from bertpre.inference.predict import predict, table_options
 
     stored = table_options(read_manifest(models[0], "model"))
-    config = load_config(
-        config_files,
-        sets=sets or [],
-        flags={
-            "seed": seed,
-            "finetune.text_column": number_or_name(text_column),
-            "finetune.pair_column": number_or_name(pair_column),
-            "finetune.format": table_format,
-            "finetune.header": header,
-            "finetune.quoting": quoting,
-            "finetune.encoding": encoding,
-            "finetune.on_bad_bytes": on_bad_bytes,
-            "finetune.on_bad_rows": on_bad_rows,
-            "finetune.device": device,
-            "finetune.precision": precision,
-        },
-        derived={f"finetune.{name}": value for name, value in stored.items()},
-    )
+    derived = {f"finetune.{name}": value for name, value in stored.items()}
+    config = options.read(derived=derived)
     render.show_log()
     to_stdout = output == "-"
     with render.progress("predict", "rows") as on_progress:

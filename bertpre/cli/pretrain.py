@@ -1,30 +1,38 @@
 """``bertpre pretrain``."""
 
-import functools
+import contextlib
+import dataclasses
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertpre.cli.options import ConfigFiles, Overwrite, Seed, Sets, option
-from bertpre.config.load import load_config
+from bertpre.cli.options import Options, Overwrite, takes_options
+from bertpre.config.schema import Config
+
+if TYPE_CHECKING:
+    from bertpre.training.pretrain import PretrainResult
+
+# How long a run is: only one of them may be stated.
+_LENGTHS = ("max_steps", "max_epochs", "max_tokens", "max_hours")
+_FLAGS = (
+    *_LENGTHS,
+    *("stop_after_hours", "init_from", "reset_embeddings", "save_every_steps", "device"),
+    "precision",
+)
 
 
+@takes_options("pretrain", _FLAGS)
 def command(
     data: Annotated[Path, typer.Option("--data", help="Data folder, from make-data.")],
     output: Annotated[
         Path, typer.Option("--output", help="Run folder; an unfinished run is gone on with.")
     ],
-    max_steps: Annotated[int | None, option("pretrain.max_steps", "--max-steps")] = None,
-    max_epochs: Annotated[float | None, option("pretrain.max_epochs", "--max-epochs")] = None,
-    max_tokens: Annotated[float | None, option("pretrain.max_tokens", "--max-tokens")] = None,
-    max_hours: Annotated[float | None, option("pretrain.max_hours", "--max-hours")] = None,
-    stop_after_hours: Annotated[
-        float | None, option("pretrain.stop_after_hours", "--stop-after-hours")
-    ] = None,
+    *,
     extend_to: Annotated[
         int | None,
         typer.Option(
@@ -34,24 +42,10 @@ def command(
             "and wsd.",
         ),
     ] = None,
-    init_from: Annotated[
-        str | None, option("pretrain.init_from", "--init-from", metavar="DIR")
-    ] = None,
-    reset_embeddings: Annotated[
-        bool | None,
-        option("pretrain.reset_embeddings", "--reset-embeddings/--no-reset-embeddings"),
-    ] = None,
-    save_every_steps: Annotated[
-        int | None, option("pretrain.save_every_steps", "--save-every-steps")
-    ] = None,
-    device: Annotated[str | None, option("pretrain.device", "--device")] = None,
-    precision: Annotated[str | None, option("pretrain.precision", "--precision")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, show the summary, and stop.")
     ] = False,
-    config_files: ConfigFiles = None,
-    sets: Sets = None,
-    seed: Seed = None,
+    options: Options,
     overwrite: Overwrite = False,
 ) -> None:
     """Pretrain a BERT on a data folder; the same command again goes on where it stopped.
@@ -60,38 +54,9 @@ def command(
 
     Example: bertpre pretrain --data data --output run --config configs/tiny.yaml
     """
-    lengths = {
-        "pretrain.max_steps": max_steps,
-        "pretrain.max_epochs": max_epochs,
-        "pretrain.max_tokens": max_tokens,
-        "pretrain.max_hours": max_hours,
-    }
-    sets = list(sets or [])
-    if any(value is not None for value in lengths.values()):
-        # One length by a flag goes before another one in the file.
-        sets = [f"{name}=null" for name in lengths] + sets
-    read_config = functools.partial(
-        load_config,
-        config_files,
-        sets=sets,
-        flags={
-            "seed": seed,
-            **lengths,
-            "pretrain.stop_after_hours": stop_after_hours,
-            "pretrain.init_from": init_from,
-            "pretrain.reset_embeddings": reset_embeddings,
-            "pretrain.save_every_steps": save_every_steps,
-            "pretrain.device": device,
-            "pretrain.precision": precision,
-        },
-    )
-    from bertpre.training.checks import check_pretraining, checkpoint_shape
+    from bertpre.training.checks import check_pretraining
 
-    config = read_config()
-    if config.pretrain.init_from is not None:
-        run = None if overwrite else output
-        shape = checkpoint_shape(config.pretrain.init_from, run=run)
-        config = read_config(derived={f"model.{name}": value for name, value in shape.items()})
+    config = read_config(options, run=None if overwrite else output)
     # Once more inside pretrain, but here before the seconds that importing PyTorch takes.
     check_pretraining(data, output=output, config=config, overwrite=overwrite, extend_to=extend_to)
     from bertpre.cli import render
@@ -102,18 +67,7 @@ def command(
     is_first = os.environ.get("RANK", "0") == "0"
     render.show_log(is_quiet=not is_first)
     received: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        if is_first:
-            render.err.print(
-                "stopping: this update ends, then a checkpoint is saved; again: at once"
-            )
-        signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, remember)
-    with training() as show:
+    with noting_signals(received, is_quiet=not is_first), training() as show:
         result = pretrain(
             data,
             output=output,
@@ -125,14 +79,65 @@ def command(
             on_event=show,
         )
     if is_first:
-        _show_end(output, result)
-        if received and not result.step:
-            render.err.print("stopped before the first update: nothing was written")
+        show_result(output, result, was_stopped=bool(received))
     if received and not result.is_finished:
         raise typer.Exit(128 + received[0])
 
 
-def _show_end(output: Path, result: Any) -> None:
+def read_config(options: Options, *, run: Path | None) -> Config:
+    """Read the options of a run, of which a checkpoint that it starts from decides the shape.
+
+    Args:
+        options: what the command line says; one length by a flag goes before another in a file.
+        run: the run folder, if one that is there is gone on with.
+    """
+    lengths = [f"pretrain.{name}" for name in _LENGTHS]
+    if any(options.flags.get(name) is not None for name in lengths):
+        sets = [f"{name}=null" for name in lengths] + options.sets
+        options = dataclasses.replace(options, sets=sets)
+    config = options.read()
+    if config.pretrain.init_from is None:
+        return config
+    from bertpre.training.checks import checkpoint_shape
+
+    shape = checkpoint_shape(config.pretrain.init_from, run=run)
+    return options.read(derived={f"model.{name}": value for name, value in shape.items()})
+
+
+@contextlib.contextmanager
+def noting_signals(received: list[int], *, is_quiet: bool = False) -> Iterator[None]:
+    """Let the first signal be noted, for a stop with a checkpoint, and a second one stop at once.
+
+    Args:
+        received: is given the signal.
+        is_quiet: say nothing of it.
+    """
+    from bertpre.cli import render
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if not is_quiet:
+            render.err.print(
+                "stopping: this update ends, then a checkpoint is saved; again: at once"
+            )
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)  # None: not Python's
+
+
+def show_result(output: Path, result: "PretrainResult", *, was_stopped: bool) -> None:
+    """Say how the run ended.
+
+    Args:
+        output: the run folder.
+        result: how it ended.
+        was_stopped: whether a signal asked for it.
+    """
     from bertpre.cli import render
 
     if result.was_finished:
@@ -144,3 +149,5 @@ def _show_end(output: Path, result: Any) -> None:
             f"stopped after step {result.step:,}; saved {result.model}; "
             "the same command goes on from there"
         )
+    elif was_stopped:
+        render.err.print("stopped before the first update: nothing was written")

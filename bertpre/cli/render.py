@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from bertpre.corpus.report import CorpusReport
 from bertpre.errors import BertpreError
 
 # No markup and no emoji: a path may hold brackets, and a text ":100:".
@@ -141,3 +142,39 @@ def examples(lines: Sequence[str]) -> None:
         text.highlight_regex(r"\{\S+→\S+\}", "bold yellow")
         text.highlight_regex(r"\[(CLS|SEP)\]", "cyan")
         out.print(text)
+
+
+def spread(quantiles: tuple[int, ...]) -> str:
+    """Write lengths at the quantiles of `bertpre.text.corpus_report.QUANTILES`."""
+    names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
+    pairs = zip(quantiles, names, strict=True)
+    return ", ".join(f"{length:,} ({name})" for length, name in pairs)
+
+
+def corpus_rows(corpus: CorpusReport) -> dict[str, str]:
+    """Describe what reading found, the same way in each command that reads text.
+
+    Args:
+        corpus: a `bertpre.text.corpus_report.CorpusReport`.
+    """
+    rows = {
+        "documents": f"{corpus.documents:,}, "
+        f"{corpus.one_sentence_documents / corpus.documents:.0%} of them of one sentence",
+        "sentences": f"{corpus.sentences:,}",
+        "characters": f"{corpus.characters:,}",
+        "characters a sentence": spread(corpus.sentence_length_quantiles),
+        "sentences a document": spread(corpus.document_length_quantiles),
+        "longest line": f"{corpus.longest_record:,} characters",
+        "exact duplicates": f"{corpus.duplicate_line_share:.1%} of the lines, "
+        f"{corpus.duplicate_document_share:.1%} of the documents",
+    }
+    only_if_any = {
+        "duplicate lines removed": corpus.removed_lines,
+        "duplicate documents removed": corpus.removed_documents,
+        "cuts of documents over 8,000,000 characters": corpus.cut_documents,
+        "control characters": corpus.control_characters,
+        "bad byte sequences": corpus.bad_bytes,
+        "empty documents skipped": corpus.empty_documents,
+        "unusable records skipped": corpus.bad_records,
+    }
+    return rows | {name: f"{count:,}" for name, count in only_if_any.items() if count}

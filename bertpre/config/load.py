@@ -5,7 +5,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -108,13 +109,35 @@ def describe(name: str) -> tuple[str, object, tuple[str, ...]]:
     Args:
         name: dotted.
     """
+    field = _field(name)
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    return field.description, field.default, choices
+
+
+def value_types(name: str) -> set[type]:
+    """Return the plain types of an option's values, None left out: of ``str | Int``, both.
+
+    Args:
+        name: dotted.
+    """
+    return _plain_types(_field(name).annotation) - {NoneType}
+
+
+def _field(name: str) -> Any:
     section: Any = Config
     *parents, last = name.split(".")
     for parent in parents:
         section = section.__dataclass_fields__[parent].type
-    field = section.__pydantic_fields__[last]
-    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    return field.description, field.default, choices
+    return section.__pydantic_fields__[last]
+
+
+def _plain_types(annotation: Any) -> set[type]:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return {type(value) for value in inner}
+    if origin is Annotated:
+        return _plain_types(inner[0])
+    return set().union(*map(_plain_types, inner)) if inner else {annotation}
 
 
 def identity_differences(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,26 +82,9 @@ def check_pretraining(
     check_files(data, manifest, content=False)
     options = read_manifest(data / manifest["index"], "index")["options"]
     _check_model(config.model, manifest["vocab_size"], options["max_seq_length"], data)
-    if config.pretrain.mlm_probability is not None and options["masking"] == "static":
-        raise ConfigError(
-            f"pretrain.mlm_probability: {config.pretrain.mlm_probability}, but the masks of {data} "
-            f"are static, drawn at {options['mlm_probability']}",
-            "leave it out, or rerun make-data with --masking dynamic",
-        )
+    _check_masks(config.pretrain, options, data)
     planned = planned_steps(config.pretrain, manifest["report"])
-    _check_batch_ramp(config.pretrain)
-    patience = config.pretrain.early_stopping_evals
-    if patience is not None and not manifest["report"]["held_out_examples"]:
-        raise ConfigError(
-            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
-            "is no loss to stop by",
-            "leave it out, or make the data folder from more documents or a larger --eval-fraction",
-        )
-    if config.pretrain.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise ConfigError(
-            "pretrain.tensorboard: the package tensorboard is not installed",
-            "pip install 'bertpre[tensorboard]'",
-        )
+    _check_options(config.pretrain, manifest["report"], data)
     begun = None if overwrite else _begun_from_what_is_gone(config.pretrain.init_from, output)
     init_from = _check_init_from(config) if begun is None else None
     if overwrite and init_from is not None and _is_inside(init_from, output):
@@ -165,13 +149,55 @@ def _check_extension(
     return last
 
 
-def _check_batch_ramp(options: Pretrain) -> None:
-    initial = options.initial_global_batch_size
+def check_before_data(config: Config, *, data: Path, run: Path) -> None:
+    """Check a run's options against those that its data will be made with.
+
+    Args:
+        config: the options of both.
+        data: where the data folder will be.
+        run: the run folder, if there is one already.
+
+    Raises:
+        BertpreError: as `check_pretraining`, as far as it can be known.
+    """
+    made = config_to_dict(config.make_data)
+    _check_model(config.model, config.model.vocab_size, made["max_seq_length"], data)
+    _check_masks(config.pretrain, made, data)
+    held_out = config.make_data.eval_fraction > 0
+    report = {"training_examples": 1, "mean_length": 1.0, "held_out_examples": held_out}
+    planned_steps(config.pretrain, report)
+    _check_options(config.pretrain, report, data)
+    if _begun_from_what_is_gone(config.pretrain.init_from, run) is None:
+        _check_init_from(config)
+
+
+def _check_masks(options: Pretrain, made: Mapping[str, Any], data: Path) -> None:
+    if options.mlm_probability is not None and made["masking"] == "static":
+        raise ConfigError(
+            f"pretrain.mlm_probability: {options.mlm_probability}, but the masks of {data} "
+            f"are static, drawn at {made['mlm_probability']}",
+            "leave it out, or rerun make-data with --masking dynamic",
+        )
+
+
+def _check_options(options: Pretrain, report: Mapping[str, Any], data: Path) -> None:
+    initial, patience = options.initial_global_batch_size, options.early_stopping_evals
     if initial is not None and initial > options.global_batch_size:
         raise ConfigError(
             f"pretrain.initial_global_batch_size: {initial}, more than "
             f"pretrain.global_batch_size: {options.global_batch_size}, which it grows to",
             "lower the first, or raise the second",
+        )
+    if patience is not None and not report["held_out_examples"]:
+        raise ConfigError(
+            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
+            "is no loss to stop by",
+            "leave it out, or make the data folder from more documents or a larger --eval-fraction",
+        )
+    if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ConfigError(
+            "pretrain.tensorboard: the package tensorboard is not installed",
+            "pip install 'bertpre[tensorboard]'",
         )
 
 
@@ -250,7 +276,7 @@ def _weights_fingerprint(folder: Path) -> str:
     )
 
 
-def _check_model(model: Model, vocab_size: int, max_seq_length: int, data: Path) -> None:
+def _check_model(model: Model, vocab_size: int | None, max_seq_length: int, data: Path) -> None:
     problems = []
     if model.vocab_size is not None and model.vocab_size != vocab_size:
         problems.append(f"model.vocab_size: {model.vocab_size}, but {data} has {vocab_size}")

@@ -11,6 +11,7 @@ from bertpre.config.load import (
     identity_differences,
     load_config,
     parse_config,
+    value_types,
 )
 from bertpre.config.schema import Config, Pretrain
 from bertpre.errors import ConfigError
@@ -307,6 +308,25 @@ def test_what_is_written_as_a_dict_is_read_as_the_same_config():
 def test_describe_gives_the_text_and_the_default_of_an_option():
     assert describe("pretrain.optimizer.learning_rate") == ("Peak learning rate.", 1e-4, ())
     assert describe("make_data.objective")[1:] == ("mlm-nsp", ("mlm-nsp", "mlm-sop", "mlm"))
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("seed", {int}),
+        ("finetune.learning_rate", {float}),  # or derived
+        ("finetune.baseline", {bool}),  # likewise
+        ("finetune.long_texts", {str}),  # one of four
+        ("finetune.label_separator", {str}),  # with a check
+        ("build_vocab.token_mode", {str}),
+        ("make_data.text.text_column", {int, str}),
+        ("make_data.text.pair_column", {int, str}),
+        ("pretrain.micro_batch_size", {int, str}),
+        ("pretrain.optimizer.name", {str}),
+    ],
+)
+def test_the_types_of_a_value_are_plain_and_without_none(name, types):
+    assert value_types(name) == types
 
 
 def test_a_resume_names_the_identity_options_that_differ_and_no_others():

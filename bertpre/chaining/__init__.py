@@ -1,0 +1,1 @@
+"""All four stages in one call, and what was done of them."""

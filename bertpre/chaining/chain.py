@@ -1,0 +1,273 @@
+"""The whole chain in one call: text to tokenizer, data, run and, from labelled rows, a model.
+
+Each stage is the function that its own command calls, so its artefact and messages are the same.
+What was made with and from what stands in a record beside them, so the same call does what is left.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from bertpre.artefacts import locked
+from bertpre.chaining.checks import check_chain, check_replaceable
+from bertpre.chaining.record import (
+    Entry,
+    Name,
+    compare,
+    is_there,
+    made_in,
+    read_record,
+    state_of,
+    write_record,
+)
+from bertpre.config.load import identity_options
+from bertpre.config.schema import Config
+from bertpre.corpus.inputs import find_files
+from bertpre.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bertpre.data.report import DataReport
+    from bertpre.finetuning.results import FinetuneResult
+    from bertpre.tokenizer.vocabulary import VocabReport
+    from bertpre.training.pretrain import PretrainResult
+
+
+class ChainEvent(NamedTuple):
+    """What the chain tells of a stage.
+
+    Attributes:
+        stage: its name, which is that of its folder too.
+        what: "kept": it was finished before, and nothing has changed. "begun", "made": by this
+            call. "told": what the stage itself tells while it works.
+        value: of "told", what the stage tells, of reading text (done, total); of "made", what the
+            stage's function returned.
+    """
+
+    stage: Name
+    what: Literal["kept", "begun", "told", "made"]
+    value: Any = None
+
+
+class ChainResult(NamedTuple):
+    """What each stage came to; None for one that was finished before, or was not reached.
+
+    Attributes:
+        is_finished: whether every stage is done.
+    """
+
+    tokenizer: "VocabReport | None" = None
+    data: "DataReport | None" = None
+    run: "PretrainResult | None" = None
+    model: "FinetuneResult | None" = None
+    is_finished: bool = False
+
+
+Tell = Callable[[Any], None]
+# Does a stage, told whether what is there may be replaced, and where to tell of its progress.
+Make = Callable[[bool, Tell], Any]
+
+
+def chain(
+    texts: Sequence[str | Path],
+    *,
+    output: str | Path,
+    config: Config | None = None,
+    train: str | Path | None = None,
+    dev: str | Path | None = None,
+    test: str | Path | None = None,
+    overwrite: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_event: Callable[[ChainEvent], None] = lambda event: None,
+) -> ChainResult:
+    """Make a tokenizer, data, a pretrained run and a fine-tuned model, or what is left of them.
+
+    Args:
+        texts: files and folders of text.
+        output: the folder of the four results: ``tokenizer``, ``data``, ``run`` and ``model``.
+        config: the experiment; all of its sections but embed are used.
+        train: table to fine-tune on; without it the chain ends with the run.
+        dev, test: as in `bertpre.finetuning.finetune.finetune`.
+        overwrite: make the stages again whose options or inputs have changed, and those after them.
+        should_stop: asked while pretraining, as in `bertpre.training.pretrain.pretrain`.
+        on_event: is sent what happens.
+
+    Raises:
+        BertpreError: what can be known to be wrong before the first stage, which then does not
+            start; stages have changed; or a stage's own.
+    """
+    config, output = config or Config(), Path(output)
+    given = {"train": train, "dev": dev, "test": test}
+    tables = {part: Path(path) for part, path in given.items() if path is not None}
+    check_chain(texts, output=output, config=config, tables=tables)
+    wanted = dict(_entries(texts, output, config, tables))
+    record = read_record(output)
+    left, changed = compare(output, wanted, record)
+    if changed and not overwrite:
+        reasons = "\n  ".join(f"{name}: {reason}" for name, reason in changed.items())
+        raise ConfigError(
+            f"{output}: not all is as it was made:\n  {reasons}",
+            "give the same options and inputs, choose another --output, or pass --overwrite to "
+            "make these again",
+        )
+    check_replaceable(output, left)
+    makers = _makers(texts, output, config, tables, should_stop)
+    output.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {}
+    with locked(output / ".lock", str(output)):
+        for name, before in zip(wanted, [None, *wanted], strict=False):
+            if name not in left:
+                on_event(ChainEvent(name, "kept"))
+                continue
+            made_from = None if before is None else record[before].made
+            record[name] = dataclasses.replace(wanted[name], made_from=made_from)
+            write_record(output, record)
+            on_event(ChainEvent(name, "begun"))
+            tell = partial(_tell, on_event, name)
+            results[name] = makers[name](is_there(output / name), tell)
+            on_event(ChainEvent(name, "made", results[name]))
+            if name == "run" and not results[name].is_finished:
+                return ChainResult(**results)
+            record[name] = dataclasses.replace(record[name], made=made_in(output / name, name))
+            write_record(output, record)
+    return ChainResult(**results, is_finished=True)
+
+
+def _tell(on_event: Callable[[ChainEvent], None], name: Name, value: Any) -> None:
+    on_event(ChainEvent(name, "told", value))
+
+
+def _entries(
+    texts: Sequence[str | Path], output: Path, config: Config, tables: Mapping[str, Path]
+) -> Iterator[tuple[Name, Entry]]:
+    """Say what each stage is to be made with and from."""
+
+    def seen(path: str | Path | None) -> str | None:
+        return None if path is None else os.path.relpath(path, output)
+
+    def entry(options: Mapping[str, Any], *inputs: Path) -> Entry:
+        return Entry(
+            options={"seed": config.seed, **_dotted(options)},
+            inputs=state_of(inputs, seen_from=output),
+        )
+
+    vocabulary, data = config.build_vocab, config.make_data
+    lists = {"extra_tokens": vocabulary.extra_tokens, "vocab_file": vocabulary.vocab_file}
+    yield (
+        "tokenizer",
+        entry(
+            {
+                "build_vocab": identity_options(vocabulary)
+                | {name: seen(path) for name, path in lists.items()}
+            },
+            *(file.path for file in find_files(texts, vocabulary.text.format, is_quiet=True)),
+            *(Path(path) for path in lists.values() if path is not None),
+        ),
+    )
+    yield (
+        "data",
+        entry(
+            {"make_data": identity_options(data)},
+            *(file.path for file in find_files(texts, data.text.format, is_quiet=True)),
+        ),
+    )
+    yield (
+        "run",
+        entry(
+            {
+                "model": identity_options(config.model),
+                "pretrain": identity_options(config.pretrain)
+                | {"init_from": seen(config.pretrain.init_from)},
+            }
+        ),
+    )
+    if tables:
+        yield (
+            "model",
+            entry(
+                {"finetune": identity_options(config.finetune)}
+                | {part: seen(path) for part, path in tables.items()},
+                *tables.values(),
+            ),
+        )
+
+
+def _dotted(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        is_section = isinstance(value, Mapping)
+        found |= _dotted(value, f"{prefix}{name}.") if is_section else {prefix + name: value}
+    return found
+
+
+def _makers(
+    texts: Sequence[str | Path],
+    output: Path,
+    config: Config,
+    tables: Mapping[str, Path],
+    should_stop: Callable[[], bool],
+) -> dict[Name, Make]:
+    """Say how each stage is made. PyTorch is imported when the first that needs it begins."""
+    tokenizer, data, run, model = (output / name for name in ("tokenizer", "data", "run", "model"))
+    seed = config.seed
+
+    def make_tokenizer(overwrite: bool, tell: Tell) -> "VocabReport":
+        from bertpre.tokenizer.vocabulary import build_vocab
+
+        return build_vocab(
+            texts,
+            tokenizer,
+            config.build_vocab,
+            seed=seed,
+            overwrite=overwrite,
+            on_progress=lambda done, total: tell((done, total)),
+        )
+
+    def make_data(overwrite: bool, tell: Tell) -> "DataReport":
+        from bertpre.data.make_data import make_data
+
+        return make_data(
+            texts,
+            tokenizer=tokenizer,
+            output=data,
+            config=config.make_data,
+            seed=seed,
+            overwrite=overwrite,
+            on_progress=lambda done, total: tell((done, total)),
+        )
+
+    def make_run(overwrite: bool, tell: Tell) -> "PretrainResult":
+        from bertpre.training.checks import check_pretraining
+
+        try:
+            check_pretraining(data, output=run, config=config)
+            overwrite = False  # it is this run, which was stopped
+        except ConfigError:
+            check_pretraining(data, output=run, config=config, overwrite=overwrite)
+        from bertpre.training.pretrain import pretrain
+
+        return pretrain(
+            data,
+            output=run,
+            config=config,
+            overwrite=overwrite,
+            should_stop=should_stop,
+            on_event=tell,
+        )
+
+    def make_model(overwrite: bool, tell: Tell) -> "FinetuneResult":
+        from bertpre.finetuning.finetune import finetune
+
+        return finetune(
+            run,
+            **tables,
+            output=model,
+            config=config.finetune,
+            seed=seed,
+            overwrite=overwrite,
+            on_event=tell,
+        )
+
+    return {"tokenizer": make_tokenizer, "data": make_data, "run": make_run, "model": make_model}

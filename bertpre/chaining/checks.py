@@ -1,0 +1,179 @@
+"""What can be known to be wrong with a chain before its first stage starts."""
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from bertpre.artefacts import check_output
+from bertpre.chaining.record import KINDS, Name, is_there
+from bertpre.config.notation import parse_kmer
+from bertpre.config.schema import Config
+from bertpre.corpus.documents import read_documents
+from bertpre.corpus.inputs import find_files
+from bertpre.data.make_data import check_options
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning.tasks import read_task
+from bertpre.tokenizer.chunks import load_segmenter
+from bertpre.training.checks import check_before_data
+from bertpre.training.run_folder import read_run_config
+
+log = logging.getLogger(__name__)
+
+_DOCUMENTS_READ = 1000  # to see whether the text can be read as the options say
+_BYTES_A_WEIGHT = 12  # of a checkpoint: the weight and two moments
+_BYTES_A_BYTE = 1.5  # of a data folder, for each byte of text
+
+
+def check_chain(
+    texts: Sequence[str | Path], *, output: Path, config: Config, tables: Mapping[str, Path]
+) -> None:
+    """Check all that depends on no earlier stage.
+
+    Args:
+        texts: what is read as text.
+        output: the chain's folder.
+        config: the experiment.
+        tables: those of fine-tuning, by the name of their part.
+
+    Raises:
+        BertpreError: a text or a table cannot be read as the options say, options contradict each
+            other, or the chain cannot run like this.
+    """
+    _check_alone()
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"{output}: is a file; expected a folder", "choose another --output")
+    if tables and "train" not in tables:
+        raise ConfigError(
+            f"--{next(iter(tables))} without --train: there is nothing to fine-tune on",
+            "name the training table, or leave it out",
+        )
+    check_options(config.make_data)
+    load_segmenter(config.make_data.word_segmenter)
+    check_before_data(config, data=output / "data", run=output / "run")
+    _check_lengths(config)
+    _check_devices(config)
+    _check_texts(texts, output, config)
+    if tables:
+        with _without_warnings():  # fine-tuning will give them
+            read_task(
+                tables["train"],
+                dev=tables.get("dev"),
+                test=tables.get("test"),
+                config=config.finetune,
+                seed=config.seed,
+            )
+    _warn_of_full_disk(output, config, texts)
+
+
+def check_replaceable(output: Path, names: Sequence[Name]) -> None:
+    """Refuse to replace what bertpre did not make.
+
+    Args:
+        output: the chain's folder.
+        names: the stages whose folders will be made anew, if they are there.
+
+    Raises:
+        BertpreError: the folder of one holds something else.
+    """
+    for name in names:
+        folder = output / name
+        if name != "run":
+            check_output(folder, kind=KINDS[name], overwrite=True)
+        elif is_there(folder) and {path.name for path in folder.iterdir()} != {".lock"}:
+            read_run_config(folder)
+
+
+def _check_alone() -> None:
+    for name, most in (("RANK", 0), ("WORLD_SIZE", 1)):
+        value = os.environ.get(name, "")
+        if value.isdecimal() and int(value) > most:
+            raise ConfigError(
+                f"the chain runs in one process, and torchrun started several ({name}={value})",
+                "run build-vocab and make-data without it, then `torchrun -m bertpre pretrain`",
+            )
+
+
+def _check_texts(texts: Sequence[str | Path], output: Path, config: Config) -> None:
+    if not texts:
+        raise ConfigError("no TEXT: expected files or folders", "name them before the options")
+    kmer = parse_kmer(config.build_vocab.token_mode)
+    for options in dict.fromkeys([config.build_vocab.text, config.make_data.text]):
+        for file in find_files(texts, options.format):
+            if file.size() is None:
+                raise CorpusError(
+                    f"{'-' if str(texts[0]) == '-' else file.path}: can be read once only, but the "
+                    "chain reads the text twice, for the vocabulary and for the examples",
+                    "write the text to a file first",
+                )
+        read_documents(texts, options, kmer=kmer, is_quiet=True)
+        # Repeats are found by reading all of the text.
+        plain = dataclasses.replace(cast(Any, options), dedup="none")
+        documents = read_documents(texts, plain, kmer=kmer, is_quiet=True)
+        for _ in itertools.islice(documents, _DOCUMENTS_READ):
+            pass
+    for path in (config.build_vocab.extra_tokens, config.build_vocab.vocab_file):
+        if path is not None and not Path(path).is_file():
+            raise ConfigError(f"{path}: there is no such file", "check the path")
+    for text in map(Path, texts):
+        if text.is_dir() and output.resolve().is_relative_to(text.resolve()):
+            raise ConfigError(
+                f"{output}: is inside {text}, so what is made there would be read as text",
+                "choose another --output",
+            )
+
+
+def _check_lengths(config: Config) -> None:
+    asked, positions = config.finetune.max_seq_length, config.model.max_position_embeddings
+    if asked is not None and asked > positions:
+        raise ConfigError(
+            f"finetune.max_seq_length: {asked:,}, but the encoder has {positions:,} positions",
+            f"lower it to {positions} or less, or raise model.max_position_embeddings",
+        )
+
+
+def _check_devices(config: Config) -> None:
+    stated = {config.pretrain.device, config.finetune.device} - {"auto", "cpu"}
+    if stated:
+        from bertpre.training.device import pick_device  # seconds, for PyTorch
+
+        for name in sorted(stated):
+            pick_device(name)
+
+
+def _warn_of_full_disk(output: Path, config: Config, texts: Sequence[str | Path]) -> None:
+    """Warn if not even about what the chain will write fits on the disk."""
+    files = find_files(texts, config.make_data.text.format, is_quiet=True)
+    model = config.model
+    width, inner = model.hidden_size, model.intermediate_size
+    weights = model.num_hidden_layers * (4 * width**2 + 2 * width * inner)
+    weights += width * (config.build_vocab.vocab_size + model.max_position_embeddings)
+    # Beside the newest checkpoints, the best one and the one that is being written.
+    needed = _BYTES_A_WEIGHT * weights * (config.pretrain.keep_checkpoints + 2)
+    needed += round(_BYTES_A_BYTE * sum(file.size() or 0 for file in files))
+    there = next(folder for folder in (output, *output.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        log.warning(
+            "%s: %s MB are free, but the chain takes up to about %s MB; make room, or lower "
+            "pretrain.keep_checkpoints",
+            output,
+            f"{free / 1e6:,.0f}",
+            f"{needed / 1e6:,.0f}",
+        )
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    package = logging.getLogger("bertpre")
+    level = package.level
+    package.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        package.setLevel(level)
