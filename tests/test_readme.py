@@ -212,14 +212,14 @@ def test_one_sentence_can_be_followed_from_text_to_update(workplace: Path) -> No
         *(torch.tensor([n]).numpy() for n in (0, len(names["ids"])))
     )
     assert store_ids.tolist() == names["ids"].tolist()
-    assert examples.ids[0] == tokenizer.cls_id
-    assert examples.ids[1] in names["ids"]
+    assert examples.input_ids[0] == tokenizer.cls_id
+    assert examples.input_ids[1] in names["ids"]
     # Where nothing is predicted, the model sees the text.
-    changed = (batch.input_ids.numpy() != examples.ids).nonzero()[0]
+    changed = (batch.tokens.input_ids.numpy() != examples.input_ids).nonzero()[0]
     assert set(changed) <= set(batch.predicted.tolist())
-    assert batch.mlm_labels.tolist() == examples.ids[batch.predicted.numpy()].tolist()
+    assert batch.mlm_labels.tolist() == examples.input_ids[batch.predicted.numpy()].tolist()
     # Devlin et al. 2018 and arithmetic: hidden (N, D), pooled (B, D), first loss about ln V + ln 2.
-    assert names["hidden_states"].shape == (len(examples.ids), 128)
+    assert names["hidden_states"].shape == (len(examples.input_ids), 128)
     assert names["pooled_output"].shape == (len(examples.lengths), 128)
     guess = torch.log(torch.tensor(float(tokenizer.vocab_size))).item()
     mean = names["loss"].mlm_loss_sum.item() / len(batch.mlm_labels)
