@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from bertpre.artefacts import locked
 from bertpre.chaining.checks import check_chain, check_replaceable
 from bertpre.chaining.record import (
+    KINDS,
     Entry,
     Name,
     compare,
@@ -26,7 +27,11 @@ from bertpre.chaining.record import (
 from bertpre.config.load import identity_options
 from bertpre.config.schema import Config
 from bertpre.corpus.inputs import find_files
+from bertpre.data.make_data import make_data
 from bertpre.errors import ConfigError
+from bertpre.finetuning.finetune import finetune
+from bertpre.tokenizer.vocabulary import build_vocab
+from bertpre.training.checks import check_pretraining
 
 if TYPE_CHECKING:
     from bertpre.data.report import DataReport
@@ -63,11 +68,6 @@ class ChainResult(NamedTuple):
     run: "PretrainResult | None" = None
     model: "FinetuneResult | None" = None
     is_finished: bool = False
-
-
-Tell = Callable[[Any], None]
-# Does a stage, told whether what is there may be replaced, and where to tell of its progress.
-Make = Callable[[bool, Tell], Any]
 
 
 def chain(
@@ -125,18 +125,13 @@ def chain(
             record[name] = dataclasses.replace(wanted[name], made_from=made_from)
             write_record(output, record)
             on_event(ChainEvent(name, "begun"))
-            tell = partial(_tell, on_event, name)
-            results[name] = makers[name](is_there(output / name), tell)
+            results[name] = makers[name](overwrite=is_there(output / name), **_told(name, on_event))
             on_event(ChainEvent(name, "made", results[name]))
             if name == "run" and not results[name].is_finished:
                 return ChainResult(**results)
             record[name] = dataclasses.replace(record[name], made=made_in(output / name, name))
             write_record(output, record)
     return ChainResult(**results, is_finished=True)
-
-
-def _tell(on_event: Callable[[ChainEvent], None], name: Name, value: Any) -> None:
-    on_event(ChainEvent(name, "told", value))
 
 
 def _entries(
@@ -208,66 +203,35 @@ def _makers(
     config: Config,
     tables: Mapping[str, Path],
     should_stop: Callable[[], bool],
-) -> dict[Name, Make]:
-    """Say how each stage is made. PyTorch is imported when the first that needs it begins."""
-    tokenizer, data, run, model = (output / name for name in ("tokenizer", "data", "run", "model"))
-    seed = config.seed
+) -> dict[Name, Callable[..., Any]]:
+    """Say how each stage is made, but for ``overwrite`` and whom it tells of its progress."""
+    tokenizer, data, run, model = (output / name for name in KINDS)
+    seed, named = config.seed, dict[str, Any](tables)
+    return {
+        "tokenizer": partial(build_vocab, texts, tokenizer, config.build_vocab, seed=seed),
+        "data": partial(
+            make_data, texts, tokenizer=tokenizer, output=data, config=config.make_data, seed=seed
+        ),
+        "run": partial(_pretrain, data, output=run, config=config, should_stop=should_stop),
+        "model": partial(finetune, run, **named, output=model, config=config.finetune, seed=seed),
+    }
 
-    def make_tokenizer(overwrite: bool, tell: Tell) -> "VocabReport":
-        from bertpre.tokenizer.vocabulary import build_vocab
 
-        return build_vocab(
-            texts,
-            tokenizer,
-            config.build_vocab,
-            seed=seed,
-            overwrite=overwrite,
-            on_progress=lambda done, total: tell((done, total)),
-        )
+def _pretrain(
+    data: Path, *, output: Path, config: Config, overwrite: bool, **how: Any
+) -> "PretrainResult":
+    try:
+        check_pretraining(data, output=output, config=config)
+        overwrite = False  # what is there is this run, which was stopped
+    except ConfigError:
+        check_pretraining(data, output=output, config=config, overwrite=overwrite)
+    from bertpre.training.pretrain import pretrain  # only now, for PyTorch takes seconds
 
-    def make_data(overwrite: bool, tell: Tell) -> "DataReport":
-        from bertpre.data.make_data import make_data
+    return pretrain(data, output=output, config=config, overwrite=overwrite, **how)
 
-        return make_data(
-            texts,
-            tokenizer=tokenizer,
-            output=data,
-            config=config.make_data,
-            seed=seed,
-            overwrite=overwrite,
-            on_progress=lambda done, total: tell((done, total)),
-        )
 
-    def make_run(overwrite: bool, tell: Tell) -> "PretrainResult":
-        from bertpre.training.checks import check_pretraining
-
-        try:
-            check_pretraining(data, output=run, config=config)
-            overwrite = False  # it is this run, which was stopped
-        except ConfigError:
-            check_pretraining(data, output=run, config=config, overwrite=overwrite)
-        from bertpre.training.pretrain import pretrain
-
-        return pretrain(
-            data,
-            output=run,
-            config=config,
-            overwrite=overwrite,
-            should_stop=should_stop,
-            on_event=tell,
-        )
-
-    def make_model(overwrite: bool, tell: Tell) -> "FinetuneResult":
-        from bertpre.finetuning.finetune import finetune
-
-        return finetune(
-            run,
-            **tables,
-            output=model,
-            config=config.finetune,
-            seed=seed,
-            overwrite=overwrite,
-            on_event=tell,
-        )
-
-    return {"tokenizer": make_tokenizer, "data": make_data, "run": make_run, "model": make_model}
+def _told(name: Name, on_event: Callable[[ChainEvent], None]) -> dict[str, Callable[..., None]]:
+    """Give a stage the argument by which it tells of its progress."""
+    if name in ("tokenizer", "data"):
+        return {"on_progress": lambda *counts: on_event(ChainEvent(name, "told", counts))}
+    return {"on_event": lambda event: on_event(ChainEvent(name, "told", event))}

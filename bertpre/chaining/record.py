@@ -107,7 +107,7 @@ def compare(
             left.append(name)
             continue
         if left:
-            changed[name] = f"is made from {left[-1]}"
+            changed[name] = f"comes after {left[-1]}, which is to be made"
         elif kept is None:
             changed[name] = f"{folder} is there, but {output / RECORD} does not say what from"
         elif reasons := list(_differences(kept, entry, before=before, made=made)):

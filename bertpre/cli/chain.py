@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertpre.cli import build_vocab, finetune, make_data, pretrain
-from bertpre.cli.options import TEXT_OPTIONS, Options, takes_options
+from bertpre.cli.options import TEXT_OPTIONS, Dev, Options, Test, takes_options
 from bertpre.config.schema import Config
 
 if TYPE_CHECKING:
@@ -47,15 +47,8 @@ def command(
             "stage. What its columns are is said with --set finetune.KEY=VALUE.",
         ),
     ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            "--dev", help="Table that chooses the epoch; default: a share of the training rows."
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option("--test", help="Table that is only scored, at the end.")
-    ] = None,
+    dev: Dev = None,
+    test: Test = None,
     *,
     options: Options,
     overwrite: Annotated[

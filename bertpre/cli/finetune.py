@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertpre.cli.options import Options, Overwrite, takes_options
+from bertpre.cli.options import Dev, Options, Overwrite, Test, takes_options
 
 if TYPE_CHECKING:
     from bertpre.finetuning.results import FinetuneResult
@@ -43,15 +43,8 @@ def command(
         Path, typer.Option("--train", help="Table of texts and labels to learn from.")
     ],
     output: Annotated[Path, typer.Option("--output", help="Model folder to make.")],
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            "--dev", help="Table that chooses the epoch; default: a share of the training rows."
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option("--test", help="Table that is only scored, at the end.")
-    ] = None,
+    dev: Dev = None,
+    test: Test = None,
     *,
     options: Options,
     overwrite: Overwrite = False,

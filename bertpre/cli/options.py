@@ -151,6 +151,13 @@ Seed = Annotated[int | None, _option("seed")]
 NoHeader = Annotated[
     bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
 ]
+Dev = Annotated[
+    Path | None,
+    typer.Option(
+        "--dev", help="Table that chooses the epoch; default: a share of the training rows."
+    ),
+]
+Test = Annotated[Path | None, typer.Option("--test", help="Table that is only scored, at the end.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")
 ]

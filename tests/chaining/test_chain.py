@@ -317,7 +317,8 @@ CHANGES = {
         "model", r"model: \.\./test\.tsv has changed",
     ),
     "a folder that is gone": (
-        lambda place: shutil.rmtree(place.work / "data"), None, "data", "run: is made from data\n",
+        lambda place: shutil.rmtree(place.work / "data"), None,
+        "data", "run: comes after data, which is to be made\n",
     ),
 }  # fmt: skip
 
@@ -336,7 +337,7 @@ def test_what_has_changed_is_named_with_the_stages_after_it(
         place.chain(asked)
 
     for stage, follows in zip(STAGES[at:], STAGES[at + 1 :], strict=False):
-        assert f"\n  {follows}: is made from {stage}" in caught.value.message
+        assert f"\n  {follows}: comes after {stage}, which is to be made" in caught.value.message
     assert not any(f"\n  {stage}: " in caught.value.message for stage in STAGES[:at])
     assert caught.value.hint is not None
     assert "--overwrite" in caught.value.hint
