@@ -132,6 +132,6 @@ def test_overwriting_needs_the_flag(tmp_path):
     allowed = run(tmp_path, "a.txt", "--output", "tok", "--lowercase", "--overwrite")
 
     assert refused.returncode == 1
-    assert "tok: exists already" in refused.stderr
+    assert "tok: already exists" in refused.stderr
     assert allowed.returncode == 0
     assert '"lowercase": true' in (tmp_path / "tok" / "manifest.json").read_text()

@@ -173,7 +173,7 @@ def test_an_output_that_exists_is_kept_unless_it_may_be_overwritten(
     kept = (tmp_path / "data/manifest.json").read_bytes()
     replaced = run(*command, "--overwrite")
 
-    assert "exists already — choose another --output, or pass --overwrite" in str(refused.exception)
+    assert "already exists — choose another --output, or pass --overwrite" in str(refused.exception)
     assert kept == before
     assert replaced.exit_code == 0
     assert (tmp_path / "data/manifest.json").read_bytes() != before

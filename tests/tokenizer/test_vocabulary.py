@@ -423,7 +423,7 @@ def test_an_existing_output_is_refused_before_the_text_is_read(tmp_path):
     build(tmp_path, "a cat")
     before = (tmp_path / "tokenizer" / "manifest.json").read_bytes()
 
-    with pytest.raises(ConfigError, match="exists already — choose another --output"):
+    with pytest.raises(ConfigError, match="already exists — choose another --output"):
         build_vocab([tmp_path / "none.txt"], tmp_path / "tokenizer", BuildVocab())
 
     assert (tmp_path / "tokenizer" / "manifest.json").read_bytes() == before
