@@ -100,7 +100,7 @@ class Cutter:
         parts: re.Pattern[str] | None = None,
     ) -> None:
         self._split = split
-        self._cuts_han = cuts_han
+        self.cuts_han = cuts_han
         self._all_spaces = all_spaces
         self._parts = parts
         spaces = _PYTHON_SPACES if all_spaces else _BERT_SPACES
@@ -109,17 +109,12 @@ class Cutter:
         self._is_space_byte = self._is_space[:256].copy()
         self._is_space_byte[128:] = False  # in UTF-8, these are parts of characters
 
-    @property
-    def cuts_han(self) -> bool:
-        """Whether each Han character is a chunk."""
-        return self._cuts_han
-
     def cut(self, texts: Sequence[str]) -> Chunks:
         """Split texts of any length into chunks."""
         split = self._split
         if split is None:
             joined = "\n".join(texts)
-            if self._cuts_han and not joined.isascii() and HAN.search(joined):
+            if self.cuts_han and not joined.isascii() and HAN.search(joined):
                 return self._cut_at_han(texts, joined)
             split = str.split if self._all_spaces else _BERT_CHUNKS.findall
         chunks = [list(split(text)) for text in texts]
@@ -133,7 +128,7 @@ class Cutter:
         joined = "\n".join(texts)
         is_ascii = joined.isascii()
         if not is_ascii:
-            if self._cuts_han and HAN.search(joined):
+            if self.cuts_han and HAN.search(joined):
                 return None
             if self._all_spaces and _SPACES_BEYOND_ASCII.search(joined):
                 texts = [_SPACES_BEYOND_ASCII.sub(" ", text) for text in texts]
