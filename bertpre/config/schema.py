@@ -94,7 +94,7 @@ class MakeData:
         le=10_000,
     )
     balance_nsp: Bool = option(
-        False, "Make exactly half of the pairs random; in BERT it is more than half."
+        False, "Make half of the pairs random; in BERT it is more than half."
     )
     short_seq_prob: Float = option(
         0.1, "Share of documents whose pairs get a random, shorter length.", ge=0, le=1
