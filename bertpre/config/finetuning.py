@@ -27,7 +27,7 @@ class Finetune(TableOptions):
     on_bad_rows: Literal["error", "skip"] = option(
         "error",
         "How to handle rows without text, without a valid label, or with too few or too many "
-        "cells. error: stop and list them all. skip: skip them with a warning.",
+        "cells. error: stop and list them all. skip: leave them out with a warning.",
     )
     dev_fraction: Float = option(
         0.1,
@@ -93,8 +93,8 @@ class Finetune(TableOptions):
     )
     mask_probability: Float = option(
         0.0,
-        "Share of random tokens to replace with [MASK] in each update (word dropout). 0.3 reduces "
-        "overfitting on small tables.",
+        "Share of tokens to replace with [MASK], drawn anew in each update (word dropout). 0.3 "
+        "reduces overfitting on small tables.",
         ge=0,
         lt=1,
     )
@@ -105,13 +105,13 @@ class Finetune(TableOptions):
         "none", "balanced: weight rows inversely to the frequency of their class."
     )
     focal_gamma: Float = option(
-        0.0, "Focal loss: the larger, the less well-classified rows count. 0: off; 2 is usual.",
+        0.0, "Focal loss: larger values give well-classified rows less weight. 0: off; 2 is usual.",
         ge=0,
     )  # fmt: skip
     adversarial_epsilon: Float = option(
         0.0,
-        "Adversarial training (FGM): also train on word embeddings moved this far in the worst "
-        "direction. 0: off; about 1 is usual; doubles the time.",
+        "Adversarial training (FGM): also train on word embeddings moved this far to raise the "
+        "loss. 0: off; about 1 is usual; doubles the time.",
         ge=0,
     )
     ema_decay: Float = option(
