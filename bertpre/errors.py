@@ -1,15 +1,15 @@
-"""The errors that users see: what went wrong, where, and what to do about it.
+"""Errors that users see: what went wrong, where, and what to do about it.
 
-Every module may raise these; the command line prints them without a traceback and exits with 1.
+The command line prints them without a traceback and exits with status 1.
 """
 
 
 class BertpreError(Exception):
-    """Base of all errors that are the input's fault rather than the program's.
+    """Base class of errors that are caused by the input, not by a bug.
 
     Args:
         message: what was found, where, and what was expected.
-        hint: what the user can do now, as an imperative sentence.
+        hint: what the user can do, as an imperative sentence.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -26,29 +26,29 @@ class ConfigError(BertpreError):
 
 
 class CorpusError(BertpreError):
-    """Text or a table cannot be read, or has the wrong shape for what is asked of it."""
+    """Text or a table cannot be read, or does not fit the options."""
 
 
 class TokenizerError(BertpreError):
-    """A vocabulary or tokenizer folder is missing something or does not fit."""
+    """A vocabulary or tokenizer folder is incomplete or does not fit."""
 
 
 class DataFormatError(BertpreError):
-    """A folder written by an earlier stage is incomplete, damaged, or of another kind."""
+    """A folder written by an earlier stage is incomplete, damaged or of the wrong kind."""
 
 
 class CheckpointError(BertpreError):
-    """A checkpoint or run folder is incomplete, damaged, or does not fit the request."""
+    """A checkpoint or run folder is incomplete or damaged, or does not fit the options."""
 
 
 class TrainingError(BertpreError):
-    """Training cannot go on: a non-finite loss, or a device that cannot do what is asked."""
+    """Training cannot continue: a non-finite loss, or a device that lacks a feature."""
 
 
 class InteropError(BertpreError):
-    """A foreign checkpoint cannot be read or written."""
+    """A checkpoint cannot be converted from or to another format."""
 
 
 def shorten(text: str) -> str:
-    """Quote a text in a message, or its first 40 characters."""
+    """Quote a text for a message, cut to its first 40 characters."""
     return repr(text) if len(text) <= 40 else f"{text[:40]!r}…"

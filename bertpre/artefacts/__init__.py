@@ -1,7 +1,7 @@
-"""The folders that stages hand on, each written completely or not at all.
+"""Folders that stages pass on, each written completely or not at all.
 
-An artefact is a folder whose ``manifest.json`` was written last. It holds what the content depends
-on and never paths, times, host names or worker counts, so equal runs give equal bytes.
+An artefact is a folder whose ``manifest.json`` was written last. A manifest never contains paths,
+times, host names or worker counts, so the same command always produces the same bytes.
 """
 
 from bertpre.artefacts.files import check_output_file as check_output_file

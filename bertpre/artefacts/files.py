@@ -1,4 +1,4 @@
-"""One file, written whole or not at all: text and JSON of an artefact, or a command's output."""
+"""Atomic writing of single files: text and JSON of an artefact, or a command's output."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from bertpre.errors import ConfigError
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file beside ``path`` that takes its place when the block ends without an error."""
+    """Open a temporary file that replaces ``path`` when the block ends without an error."""
     unfinished = path.with_name(f".{path.name}.partial")
     file = unfinished.open("wb")
     try:
@@ -26,23 +26,23 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, with line ends as they are in ``text``."""
+    """Write a UTF-8 text file without translating newlines."""
     with _replacing(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` as JSON that people can read and that has the same bytes each time."""
+    """Write ``value`` as indented JSON with sorted keys."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n")
 
 
 @contextlib.contextmanager
 def whole_file(output: Path) -> Iterator[BinaryIO]:
-    """Open a command's output file, which appears under its name only when it is complete.
+    """Open a command's output file, which gets its name only when it is complete.
 
     Raises:
-        ConfigError: it cannot be written there.
+        ConfigError: the file cannot be written there.
     """
     with faults_named(output), contextlib.ExitStack() as stack:
         try:
@@ -56,7 +56,7 @@ def whole_file(output: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def faults_named(path: Path) -> Iterator[None]:
-    """Name ``path`` in a system error that names no file, such as that of a full disk.
+    """Name ``path`` in system errors that name no file, such as a full disk.
 
     Raises:
         ConfigError: in place of such an error.
@@ -68,23 +68,23 @@ def faults_named(path: Path) -> Iterator[None]:
             raise
         raise ConfigError(
             f"{path}: cannot be written ({error.strerror or error})",
-            "make room, then run the same command again",
+            "free some space, then run the same command again",
         ) from error
 
 
 def check_output_file(output: Path, *, reads: Path | None = None, overwrite: bool) -> None:
-    """Refuse an output file that exists already, or that is the command's own input.
+    """Refuse an output file that already exists or is also the command's input.
 
     Raises:
-        ConfigError: it does or is, or it is a folder.
+        ConfigError: it is refused, or it is a folder.
     """
     if not output.exists():
         return
     if output.is_dir():
         raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
     if reads is not None and reads.exists() and output.samefile(reads):
-        raise ConfigError(f"{output}: is the table to be read", "choose another --output")
+        raise ConfigError(f"{output}: is also the input", "choose another --output")
     if not overwrite:
         raise ConfigError(
-            f"{output}: exists already", "choose another --output, or pass --overwrite"
+            f"{output}: already exists", "choose another --output, or pass --overwrite"
         )

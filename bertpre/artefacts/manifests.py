@@ -1,4 +1,4 @@
-"""Manifests: what a folder is and what it was made from, with the fingerprint of every file."""
+"""Manifests: what a folder is, what it was made from, and the fingerprint of every file."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from bertpre.errors import DataFormatError
 
 Kind = Literal["tokenizer", "part", "data", "index", "checkpoint", "model", "onnx"]
 MANIFEST = "manifest.json"
-FORMAT = 1  # raised when a folder's layout changes in a way that older code cannot read
+FORMAT = 1  # increased when older code can no longer read a folder's layout
 _MADE_BY = {
     "tokenizer": "bertpre build-vocab",
     "part": "bertpre make-data --part",
@@ -24,23 +24,23 @@ _MADE_BY = {
 
 
 def fingerprint_file(path: Path) -> str:
-    """Return the sha256 of a file's content, in hexadecimal."""
+    """Return the sha256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint(value: object) -> str:
-    """Return the sha256 of a JSON value, in hexadecimal, whatever the order of its keys."""
+    """Return the sha256 of a JSON value in hexadecimal, independent of the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_manifest(folder: Path, kind: Kind, content: Mapping[str, object]) -> None:
-    """Finish an artefact: record its content and the fingerprint of every file, last.
+    """Complete an artefact by writing its manifest with the fingerprint of every file.
 
     Args:
-        folder: the folder, complete but for its manifest.
-        kind: what the folder is; a reader asks for it by this name.
-        content: options, counts and the fingerprints of what it was made from.
+        folder: complete except for its manifest.
+        kind: what the folder is; readers check it.
+        content: options, counts and the fingerprints of the inputs.
     """
     from bertpre import __version__
 
@@ -59,10 +59,10 @@ def write_manifest(folder: Path, kind: Kind, content: Mapping[str, object]) -> N
 
 
 def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
-    """Read the manifest of a finished artefact of one kind.
+    """Read the manifest of a complete artefact.
 
     Raises:
-        DataFormatError: the folder is missing, unfinished, of another kind or a newer format.
+        DataFormatError: the folder is missing, incomplete, of another kind or a newer format.
     """
     path = folder / MANIFEST
     hint = f"make one with `{_MADE_BY[kind]}`"
@@ -71,7 +71,7 @@ def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
         raise DataFormatError(f"{folder}: {what}; expected a {kind} folder", hint)
     if not path.is_file():
         raise DataFormatError(
-            f"{folder}: not a finished {kind} folder (it has no {MANIFEST})",
+            f"{folder}: not a complete {kind} folder (it has no {MANIFEST})",
             f"run the command that writes it again, or {hint}",
         )
     try:
@@ -83,17 +83,17 @@ def read_manifest(folder: Path, kind: Kind) -> dict[str, Any]:
         raise DataFormatError(f"{folder}: expected a {kind} folder, found {found!r}", hint)
     missing = {"format", "files", "fingerprint"} - manifest.keys()
     if missing:
-        raise DataFormatError(f"{path}: lacks {', '.join(sorted(missing))}", hint)
+        raise DataFormatError(f"{path}: missing {', '.join(sorted(missing))}", hint)
     if manifest["format"] > FORMAT:
         raise DataFormatError(
-            f"{path}: format {manifest['format']}, newer than this bertpre reads ({FORMAT})",
+            f"{path}: format {manifest['format']} is newer than this version can read ({FORMAT})",
             "upgrade bertpre",
         )
     return dict(manifest)
 
 
 def is_artefact(folder: Path) -> bool:
-    """Tell a folder that bertpre finished from one that only has some manifest.json."""
+    """Return whether a folder's manifest.json was written by bertpre."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -102,21 +102,21 @@ def is_artefact(folder: Path) -> bool:
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any], *, content: bool) -> None:
-    """Compare the files of an artefact with what its manifest says of them.
+    """Check that the files of an artefact match its manifest.
 
     Args:
         folder: the artefact.
         manifest: what `read_manifest` returned for it.
-        content: compare the sha256 of each file too, not only the size.
+        content: compare the sha256 of each file as well as its size.
 
     Raises:
         DataFormatError: a file is missing or differs.
     """
-    hint = "make the folder again"
+    hint = "recreate the folder"
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():
-            raise DataFormatError(f"{path}: missing, though the manifest lists it", hint)
+            raise DataFormatError(f"{path}: missing, but listed in the manifest", hint)
         size = path.stat().st_size
         if size != expected["bytes"]:
             raise DataFormatError(

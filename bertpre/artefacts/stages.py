@@ -1,4 +1,4 @@
-"""The work folder of a stage: under a lock, kept after a crash, renamed when it is complete."""
+"""A stage's work folder: locked, kept after a crash, renamed when it is complete."""
 
 import contextlib
 import fcntl
@@ -11,44 +11,43 @@ from bertpre.artefacts.files import faults_named
 from bertpre.artefacts.manifests import Kind, read_manifest
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
 
-_RESUMABLE = ("part", "data")  # stages that go on from what they had finished
+_RESUMABLE = ("part", "data")  # stages that can resume
 
 
 def check_output(output: Path, *, kind: Kind, overwrite: bool) -> None:
-    """Refuse an output that exists, so that repeating a command loses nothing.
+    """Refuse an existing output, so that repeating a command loses nothing.
 
     Args:
-        output: the folder to make.
-        kind: what it will be; only a finished folder of the same kind may be replaced.
-        overwrite: whether one may.
+        output: the folder to create.
+        kind: its kind; only a complete folder of the same kind can be replaced.
+        overwrite: whether to allow that.
 
     Raises:
-        ConfigError: ``output`` exists and may not, or must not, be replaced.
+        ConfigError: ``output`` exists and cannot be replaced.
     """
     if not output.exists():
         return
     if os.path.ismount(output):
         raise ConfigError(
-            f"{output}: is a mount point, which cannot be replaced as a whole",
+            f"{output}: is a mount point, which cannot be replaced",
             "choose a folder inside it",
         )
     if output.is_dir() and not any(output.iterdir()):
         return
     if not overwrite:
         raise ConfigError(
-            f"{output}: exists already", "choose another --output, or pass --overwrite"
+            f"{output}: already exists", "choose another --output, or pass --overwrite"
         )
     if output.is_file():
         raise ConfigError(f"{output}: is a file; expected a folder", "choose another --output")
-    # Never delete what bertpre did not write, nor another stage's work: a typing slip must not cost
-    # somebody's home folder, and many programs have a manifest.json.
+    # Never delete another stage's work or what bertpre did not write: a typo must not cost anyone
+    # their home folder, and many programs write a manifest.json.
     try:
         read_manifest(output, kind)
     except DataFormatError as error:
         raise ConfigError(
-            f"{output}: is not a {kind} folder that bertpre finished, so --overwrite leaves it "
-            "alone",
-            "remove it by hand, or choose another --output",
+            f"{output}: not a complete {kind} folder made by bertpre, so --overwrite keeps it",
+            "delete it yourself, or choose another --output",
         ) from error
 
 
@@ -58,8 +57,8 @@ def locked(path: Path, what: str, *, kind: int = fcntl.LOCK_EX) -> Iterator[None
 
     Args:
         path: the lock file.
-        what: what it protects, for the message.
-        kind: LOCK_EX, or LOCK_SH for those who only ask.
+        what: what it protects, for the error message.
+        kind: LOCK_EX, or LOCK_SH to only check.
 
     Raises:
         ConfigError: another process holds it.
@@ -69,39 +68,39 @@ def locked(path: Path, what: str, *, kind: int = fcntl.LOCK_EX) -> Iterator[None
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(
-                f"{what}: another process is writing it", "wait for it, or stop it first"
+                f"{what}: another process is writing it", "wait for it to end, or stop it"
             ) from error
         yield
 
 
 def check_unlocked(path: Path, what: str) -> None:
-    """Raise ConfigError if another process holds the lock; several may ask at the same time."""
+    """Raise ConfigError if another process holds the lock; several may check at once."""
     with locked(path, what, kind=fcntl.LOCK_SH):
         pass
 
 
 @contextlib.contextmanager
 def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) -> Iterator[Path]:
-    """Give a stage a work folder that becomes ``output`` when the block ends well.
+    """Create a work folder that is renamed to ``output`` when the block succeeds.
 
-    The work folder ``.NAME.partial`` stays beside ``output`` when the process is killed, so that
-    the same command (the same ``identity``) finds what it had finished; an input error removes it.
+    If the process is killed, the work folder ``.NAME.partial`` stays, so that the same command (the
+    same ``identity``) can resume. An input error removes it.
 
     Args:
-        output: the finished folder; its parents are made.
-        kind: what it will be.
-        overwrite: replace a finished artefact of that name, after the new one is complete.
-        identity: fingerprint of what the content depends on.
+        output: the final folder; missing parents are created.
+        kind: its kind.
+        overwrite: replace an existing artefact once the new one is complete.
+        identity: fingerprint of everything the content depends on.
 
     Raises:
-        ConfigError: see `check_output`; or ``output`` cannot be made there, or another process
-            works on it.
+        ConfigError: see `check_output`; or ``output`` cannot be created, or another process is
+            writing it.
     """
     check_output(output, kind=kind, overwrite=overwrite)
     shown = output
     try:
-        output = output.resolve()  # "." has no name, and a link must stay one
-    except RuntimeError as error:  # before Python 3.13, what a loop of links raises
+        output = output.resolve()  # "." has no name, and a link must stay a link
+    except RuntimeError as error:  # a loop of links, before Python 3.13
         raise ConfigError(f"{shown}: {error}", "choose another --output") from error
     work = output.with_name(f".{output.name}.partial")
     new_parents = [parent for parent in work.parents if not parent.exists()]
@@ -109,7 +108,7 @@ def stage_folder(output: Path, *, kind: Kind, overwrite: bool, identity: str) ->
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{shown}: cannot be made ({error.strerror})", "choose another --output"
+            f"{shown}: cannot be created ({error.strerror})", "choose another --output"
         ) from error
     lock, mark = work / ".lock", work / ".identity"
     with locked(lock, str(shown)):
@@ -144,7 +143,7 @@ def _put_in_place(work: Path, output: Path) -> None:
 
 
 def empty_folder(folder: Path, *, keep: Path) -> None:
-    """Remove everything in a folder but one file."""
+    """Delete everything in a folder except one file."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

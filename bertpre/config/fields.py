@@ -1,4 +1,4 @@
-"""What options are made of: strict values with a description and bounds, some in a notation."""
+"""Building blocks of options: strict types, descriptions and bounds, and special notations."""
 
 import re
 from collections.abc import Callable
@@ -8,12 +8,11 @@ from annotated_types import Lt
 from pydantic import AfterValidator, AllowInfNan, Field, Strict
 from pydantic.dataclasses import dataclass
 
-# Each section may be given in part; what is absent takes the default below.
+# A section may be given in part; missing options take their defaults.
 section: Any = dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 
-# Strict, or pydantic would take True for 1 and "8" for 8.
-# Beyond 32 bits is a slip, and more than what libraries take. Not Le: a field's own "le" would be
-# dropped without a word beside it.
+# Strict, or pydantic would accept True as 1 and "8" as 8. A number beyond 32 bits is a typo, and
+# libraries refuse it. Not Le: it would silently replace a field's own "le".
 Int = Annotated[int, Strict(), Lt(2**31)]
 Float = Annotated[float, Strict(), AllowInfNan(False)]
 Bool = Annotated[bool, Strict()]
@@ -23,9 +22,9 @@ def option(default: Any, description: str, *, identity: bool = True, **limits: A
     """Declare an option.
 
     Args:
-        default: the value when nobody states one; None means "derived", as described.
+        default: the default value; None means derived as the description says.
         description: the help text.
-        identity: whether a resumed run must have the same value, as its result depends on it.
+        identity: whether results depend on the value, so that a resumed run must keep it.
         limits: pydantic's ge, gt, le, lt.
     """
     extra: Any = {"identity": identity}
@@ -33,7 +32,7 @@ def option(default: Any, description: str, *, identity: bool = True, **limits: A
 
 
 def matching(pattern: str, expected: str) -> AfterValidator:
-    """Make a check that a text has a form, and says what is expected where it has not."""
+    """Return a validator for texts that match a pattern; its error says what is expected."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
@@ -44,7 +43,7 @@ def matching(pattern: str, expected: str) -> AfterValidator:
 
 
 def readable(read: Callable[[str], object]) -> AfterValidator:
-    """Make a check that ``read`` takes a text; its ValueError says why not."""
+    """Return a validator for texts that ``read`` accepts without a ValueError."""
 
     def check(value: str) -> str:
         read(value)
@@ -59,17 +58,17 @@ _MODE = re.compile(r"kmer:([0-9]{1,3})(?::([0-9]{1,3}))?")
 
 
 class Kmer(NamedTuple):
-    """How a sequence is cut: a piece of ``length`` characters at every ``stride``-th one."""
+    """How to cut a sequence: into pieces of ``length`` characters, ``stride`` apart."""
 
     length: int
     stride: int = 1
 
 
 def parse_kmer(token_mode: str) -> Kmer | None:
-    """Read ``kmer:K`` or ``kmer:K:STRIDE``; for the other token modes there is nothing to read.
+    """Parse ``kmer:K`` or ``kmer:K:STRIDE``; return None for the other token modes.
 
     Raises:
-        ValueError: there is no such mode, or the numbers are no use.
+        ValueError: the mode is unknown, or a number is out of range.
     """
     if token_mode in ("wordpiece", "whole"):
         return None
@@ -82,15 +81,17 @@ def parse_kmer(token_mode: str) -> Kmer | None:
     if not 1 <= kmer.length <= _LONGEST_KMER:
         raise ValueError(f"expected K of 1 to {_LONGEST_KMER} in kmer:K")
     if not 1 <= kmer.stride <= kmer.length:
-        raise ValueError("expected a STRIDE of 1 to K in kmer:K:STRIDE, or text would be dropped")
+        raise ValueError(
+            "expected a STRIDE of 1 to K in kmer:K:STRIDE, as a larger one would drop text"
+        )
     return kmer
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
-    """Read ``6 3 2`` as the shares 6/11, 3/11 and 2/11 of 1, 2 and 3 neighbours.
+    """Parse ``6 3 2`` as the probabilities 6/11, 3/11 and 2/11 of 1, 2 and 3 tokens.
 
     Raises:
-        ValueError: it is not up to ten numbers of 0 or more, with one above 0 among them.
+        ValueError: these are not one to ten non-negative numbers with a positive sum.
     """
     try:
         weights = [float(word) for word in text.split()]
@@ -99,7 +100,7 @@ def parse_weights(text: str) -> tuple[float, ...]:
     is_fine = all(0 <= weight < float("inf") for weight in weights) and sum(weights) > 0
     if not (is_fine and len(weights) <= _MOST_WEIGHTS):
         raise ValueError(
-            f"expected one to {_MOST_WEIGHTS} numbers of 0 or more with spaces between, such as "
+            f"expected 1 to {_MOST_WEIGHTS} non-negative numbers separated by spaces, such as "
             f"'6 3 2', found {text!r}"
         )
     return tuple(weight / sum(weights) for weight in weights)

@@ -1,4 +1,4 @@
-"""One ``Config`` from defaults, YAML files, ``--set`` and flags, in rising precedence."""
+"""Build a ``Config`` from defaults, YAML files, ``--set`` and flags, in rising precedence."""
 
 import dataclasses
 import difflib
@@ -14,12 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from bertpre.config.schema import Config
 from bertpre.errors import ConfigError
 
-# What pydantic adds to the location of a problem inside a union such as `int | None`.
+# Pydantic adds these to the location of a problem inside a union such as `int | None`.
 _TYPE_NAMES = ("int", "str", "float", "constrained-int")
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which ``1e-4`` is a number and a repeated key is an error."""
+    """Safe YAML where ``1e-4`` is a number and a repeated key is an error."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -31,12 +31,12 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node)
             if key in seen:
                 line = key_node.start_mark.line + 1
-                raise yaml.MarkedYAMLError(problem=f"line {line}: {key!r} is there twice")
+                raise yaml.MarkedYAMLError(problem=f"line {line}: {key!r} is given twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
-# YAML 1.1, which PyYAML reads, wants a dot and a sign in an exponent; everyone else writes 1e-4.
+# YAML 1.1 requires a dot and a signed exponent; everyone writes 1e-4.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
@@ -54,20 +54,19 @@ def load_config(
     """Read and check an experiment's options.
 
     Args:
-        path: a YAML file, one section a stage; absent options take their defaults. Of several
-            files, a later one's options go before an earlier one's.
+        path: one or more YAML files with one section per stage; later files take precedence.
         sets: ``SECTION.KEY=VALUE`` strings, the value in YAML.
-        flags: dotted option name to value, None where the flag was not given.
-        derived: dotted option name to value, from an earlier stage, for options nobody states.
+        flags: values by dotted option name; None if the flag was not given.
+        derived: values from an earlier stage by dotted option name, for options not given.
 
     Raises:
-        ConfigError: names every unknown option, wrong type and value out of range at once.
+        ConfigError: lists every unknown option, wrong type and value out of range.
     """
     merged: dict[str, Any] = {}
     for file in [path] if isinstance(path, (str, Path)) else path or []:
         values = _read_yaml(Path(file))
         try:
-            parse_config(values)  # apart from all that is added, to say whose fault it is
+            parse_config(values)  # on its own, to name the file at fault
         except ConfigError as error:
             raise ConfigError(f"{file}: {error.message}") from error
         _merge(merged, values)
@@ -89,22 +88,22 @@ def load_config(
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:
-    """Check nested options, as a YAML file holds them; see `load_config`."""
+    """Build a config from nested options as in YAML; see `load_config`."""
     try:
         return TypeAdapter(Config).validate_python(_without_empty_sections(values, Config))
     except ValidationError as error:
         problems = _problems(error)
-        message = f"{len(problems)} options are wrong:\n  " + "\n  ".join(problems)
+        message = f"{len(problems)} invalid options:\n  " + "\n  ".join(problems)
         raise ConfigError(problems[0] if len(problems) == 1 else message) from error
 
 
 def config_to_dict(config: object) -> dict[str, Any]:
-    """Turn a config or one of its sections into plain nested dicts, as YAML holds it."""
+    """Convert a config or a section to plain nested dicts, as in YAML."""
     return dataclasses.asdict(cast(Any, config))
 
 
 class OptionText(NamedTuple):
-    """What the help says of an option: ``choices`` are its values, where those are few."""
+    """An option as the help shows it; ``choices`` is empty if it accepts any value."""
 
     description: str
     default: object
@@ -112,18 +111,14 @@ class OptionText(NamedTuple):
 
 
 def describe(name: str) -> OptionText:
-    """Look an option up by its dotted name."""
+    """Look up an option by its dotted name."""
     field = _field(name)
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     return OptionText(field.description, field.default, choices)
 
 
 def value_types(name: str) -> set[type]:
-    """Return the plain types of an option's values, None left out: of ``str | Int``, both.
-
-    Args:
-        name: dotted.
-    """
+    """Return the plain types of an option's values without None, given its dotted name."""
     return _plain_types(_field(name).annotation) - {NoneType}
 
 
@@ -143,16 +138,16 @@ def _plain_types(annotation: Any) -> set[type]:
 def identity_differences(
     before: Mapping[str, Any], now: Mapping[str, Any], *, section: object, prefix: str
 ) -> list[str]:
-    """Name the identity options that two versions of a section disagree on.
+    """Describe the identity options that differ between two versions of a section.
 
     Args:
-        before: the section as a run folder stored it.
-        now: the section as it is asked for now.
+        before: the section as stored in a run folder.
+        now: the section as requested.
         section: the schema class.
-        prefix: the section's dotted name, with a final dot.
+        prefix: the section's dotted name with a final dot.
 
     Returns:
-        One line each: the option, its value before and its value now.
+        One line per option, with both values.
     """
     lines: list[str] = []
     for name, field in cast(Any, section).__pydantic_fields__.items():
@@ -165,7 +160,7 @@ def identity_differences(
 
 
 def identity_options(config: object) -> dict[str, Any]:
-    """Give the options of a section that its result depends on, as plain nested dicts."""
+    """Return the options of a section that results depend on, as plain nested dicts."""
     found: dict[str, Any] = {}
     for name, field in cast(Any, config).__pydantic_fields__.items():
         value = getattr(config, name)
@@ -185,7 +180,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error})") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: what only looks like a date
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
         text = str(error).replace('in "<unicode string>", ', "in ")
         raise ConfigError(f"{path}: not valid YAML: {text}") from error
     if values is None:
@@ -199,10 +194,10 @@ def _put(merged: dict[str, Any], dotted: str, value: object, *, replace: bool = 
     *parents, last = dotted.split(".")
     for parent in parents:
         inner = merged.setdefault(parent, {})
-        if inner is None:  # a section that is there but empty
+        if inner is None:  # an empty section
             inner = merged[parent] = {}
         if not isinstance(inner, dict):
-            raise ConfigError(f"{dotted}: {parent} is not a section but {inner!r}")
+            raise ConfigError(f"{dotted}: expected {parent} to be a section, found {inner!r}")
         merged = inner
     if replace or last not in merged:
         merged[last] = value
@@ -217,7 +212,7 @@ def _merge(merged: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _without_empty_sections(values: Mapping[str, Any], section: Any) -> dict[str, Any]:
-    # In YAML a section with nothing in it is null; it means the defaults.
+    # An empty section is null in YAML; it means the defaults.
     kept = dict(values)
     for name, field in section.__pydantic_fields__.items():
         if dataclasses.is_dataclass(field.annotation) and name in kept:
@@ -233,7 +228,6 @@ def _problems(error: ValidationError) -> list[str]:
     messages: dict[str, list[str]] = {}
     found: dict[str, object] = {}
     for problem in error.errors():
-        # For a union such as `int | None`, pydantic adds the member's type name to the location.
         parts = [str(part) for part in problem["loc"] if part not in _TYPE_NAMES]
         path = [part for part in parts if not part.startswith("literal[")]
         name = ".".join(path)
@@ -242,11 +236,11 @@ def _problems(error: ValidationError) -> list[str]:
         elif problem["type"] == "dataclass_type":
             lines.append(f"{name}: expected a section with options, found {problem['input']!r}")
         else:
-            # Messages of our own checks are names to type, so they keep their case.
+            # Our own messages contain values to type, so they keep their case.
             own = problem.get("ctx", {}).get("error")
             messages.setdefault(name, []).append(str(own or problem["msg"].lower()))
             found[name] = problem["input"]
-    # A union has one message for each of its members.
+    # A union has one message per member.
     return lines + [
         f"{name}: {', or '.join(texts)}, found {found[name]!r}" for name, texts in messages.items()
     ]
@@ -259,13 +253,13 @@ def _did_you_mean(path: list[str]) -> str:
     near = difflib.get_close_matches(path[-1], places, n=1)
     if not near:
         return ""
-    # Several sections may have it: most likely the one that was written is meant.
+    # If several sections have it, prefer the one given.
     best = min(places[near[0]], key=lambda dotted: not dotted.startswith(f"{path[0]}."))
     return f"; did you mean {best}?"
 
 
 def _walk(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the field of all that is in a section, inner sections too."""
+    """Yield the dotted name and field of all options and sections inside a section."""
     for name, field in section.__pydantic_fields__.items():
         yield prefix + name, field
         if dataclasses.is_dataclass(field.annotation):

@@ -1,4 +1,4 @@
-"""The options of reading text and tables, which most stages share."""
+"""Options for reading text and tables, shared by most stages."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,8 @@ from bertpre.config.fields import Bool, Int, matching, option, section
 Sentences = Annotated[
     str,
     matching(
-        r"line|split|window:[1-9][0-9]{0,8}", "line, split or window:N with a number of words"
+        r"line|split|window:[1-9][0-9]{0,8}",
+        "line, split or window:N, where N is a number of words",
     ),
 ]
 Language = Annotated[
@@ -20,7 +21,7 @@ Language = Annotated[
 
 @section
 class RowOptions:
-    """What text and its columns are in any file."""
+    """How files of any kind are read."""
 
     text_column: str | Int = option(
         "text",
@@ -28,58 +29,58 @@ class RowOptions:
         "a.b is field b inside field a.",
     )
     pair_column: str | Int | None = option(
-        None, "Second column with text, for pairs: each row is read as [CLS] a [SEP] b."
+        None, "Second column with text, for pairs: each row is read as [CLS] a [SEP] b [SEP]."
     )
-    header: Bool = option(True, "Whether csv and tsv tables start with a line of column names.")
+    header: Bool = option(True, "Whether csv and tsv files start with a line of column names.")
     quoting: Literal["auto", "none", "csv"] = option(
         "auto",
-        "What a quote means in csv and tsv. csv: cells in quotes, quotes inside doubled. "
-        "none: a quote is text. auto: csv for csv files and for tsv files that are quoted so.",
+        "How to read quotes in csv and tsv. csv: cells may be quoted, with inner quotes doubled. "
+        "none: quotes are text. auto: csv for csv files, and for tsv files that look quoted.",
     )
-    encoding: str = option("utf-8", "Encoding of the text, by any name that Python knows.")
+    encoding: str = option("utf-8", "Encoding of the text: any name that Python knows.")
     on_bad_bytes: Literal["error", "replace", "skip"] = option(
         "error",
-        "What bytes that are not of the encoding do. error: stop, naming the place. "
-        "replace: U+FFFD instead. skip: nothing instead. Both count them.",
+        "How to handle bytes that are invalid in the encoding. error: stop and report where. "
+        "replace: insert U+FFFD. skip: drop them. Both are counted.",
     )
 
 
 @section
 class TableOptions(RowOptions):
-    """How tables are read, of labelled rows and of rows to predict or embed."""
+    """How to read tables of labelled rows, and of rows to predict or embed."""
 
     format: Literal["auto", "jsonl", "csv", "tsv", "parquet"] = option(
-        "auto", "Form of the tables; auto goes by the file name, before .gz."
+        "auto", "Format of the tables; auto: by file name, ignoring .gz."
     )
 
 
 @section
 class TextOptions(RowOptions):
-    """How text files are read; the same in build_vocab and make_data."""
+    """How to read text, in build_vocab and make_data."""
 
     format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = option(
-        "auto", "Form of the input files; auto goes by the file name, before .gz, .bz2, .xz, .zst."
+        "auto", "Format of the input files; auto: by file name, ignoring .gz, .bz2, .xz and .zst."
     )
     pair_column: str | Int | None = option(
         None,
-        "Second column with text, for tables of pairs: each row becomes one example, as it is.",
+        "Second column with text, for tables of pairs: each row becomes one example.",
     )
     document: Literal["auto", "blank-line", "line", "file"] = option(
         "auto",
-        "What ends a document in txt: a blank line, each line, or the file. "
-        "auto: a blank line. A row of a table or of jsonl is a document.",
+        "What a document is in txt files: text between blank lines, a line, or a file. "
+        "auto: blank-line. In other formats, each row is a document.",
     )
     sentences: Sentences = option(
         "line",
-        "What a sentence is. line: a line. split: the sentences of a line, found by --language. "
-        "window:N: each N words (k-mers, Han characters) of a document, for text without "
+        "What a sentence is. line: a line. split: split lines by the rules of --language. "
+        "window:N: every N words (k-mers, Han characters) of a document, for text without "
         "sentences.",
     )
     language: Language = option(
         "en",
-        "Language code for splitting sentences, such as en or zh; text of a language without rules "
-        "of its own is split as English.",
+        "Language code for splitting sentences, such as en or zh; languages without rules are "
+        "split as English.",
     )
     dedup: Literal["none", "documents", "lines"] = option(
-        "none", "Whether documents or lines that repeat an earlier one exactly are removed."
+        "none", "Remove documents or lines that exactly repeat an earlier one."
     )

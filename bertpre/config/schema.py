@@ -1,9 +1,8 @@
 """Every option of bertpre: name, default, range, and what it means.
 
-One YAML file describes an experiment, one section a stage; the command line takes its help texts
-and defaults from here. Sizes that an earlier stage decided live in that stage's manifest. What
-reading text, pretraining and fine-tuning take stands in `reading`, `pretraining` and `finetuning`
-beside this page.
+One YAML file describes an experiment, with one section per stage. The command line takes its help
+texts and defaults from here. Sizes decided by an earlier stage are read from its manifest. Options
+for reading text, pretraining and fine-tuning are in `reading`, `pretraining` and `finetuning`.
 """
 
 from typing import Annotated, Literal
@@ -33,54 +32,59 @@ NgramWeights = Annotated[str, Strict(), readable(parse_weights)]
 
 @section
 class BuildVocab:
-    """Text to tokenizer folder."""
+    """From text to a tokenizer folder."""
 
     text: TextOptions = TextOptions()
-    vocab_size: Int = option(30_000, "Most entries in the vocabulary, a cap.", ge=6)
+    vocab_size: Int = option(30_000, "Maximum entries in the vocabulary.", ge=6)
     min_frequency: Int = option(
-        2, "Fewest occurrences of a pair of pieces (or of a whole token) to enter.", ge=1
+        2,
+        "Minimum occurrences of a pair of pieces (or a whole token) to enter the vocabulary.",
+        ge=1,
     )
     token_mode: TokenMode = option(
         "wordpiece",
-        "wordpiece cuts words into pieces; whole keeps each white-space token as one entry, "
-        "for anonymised tokens; kmer:K[:STRIDE] cuts sequences such as DNA to pieces of K "
-        "characters, one at every STRIDE-th (1 if not stated).",
+        "wordpiece: split words into pieces. whole: keep each white-space token as one entry, for "
+        "anonymised tokens. kmer:K[:STRIDE]: cut sequences such as DNA to pieces of K characters, "
+        "STRIDE apart (default 1).",
     )
     lowercase: Bool = option(False, "Lowercase the text.")
     strip_accents: Bool = option(
-        False, "Remove combining marks. Harmful to Hindi, Arabic, Korean and others."
+        False, "Remove combining marks. Harmful for Hindi, Arabic, Korean and others."
     )
     max_unknown_share: Float = option(
-        0.05, "Share of [UNK] among the words beyond which the vocabulary is refused.", ge=0, le=1
+        0.05,
+        "Maximum share of [UNK] among the words; beyond it, the vocabulary is refused.",
+        ge=0,
+        le=1,
     )
     extra_tokens: str | None = option(
-        None, "File of words to keep whole whatever their frequency, one a line."
+        None, "File of words to keep whole whatever their frequency, one per line."
     )
     vocab_file: str | None = option(
         None,
-        "A ready vocab.txt, one entry a line: makes the folder without training. Text is then only "
-        "read, if any is given, to see how well the vocabulary fits.",
+        "An existing vocab.txt, one entry per line, to use without training. Text is optional "
+        "then, and only shows how well the vocabulary fits.",
     )
     sample_bytes: Int = option(
         2_000_000_000,
-        "Most bytes of text to count words in; of a larger corpus, documents drawn by the hash of "
-        "their text and the seed.",
+        "Maximum bytes of text to count words in; a larger corpus is sampled by document, by hash "
+        "of the text and the seed.",
         ge=1,
     )
 
 
 @section
 class MakeData:
-    """Text and tokenizer to examples."""
+    """From text and a tokenizer to training examples."""
 
     text: TextOptions = TextOptions()
     max_seq_length: Int = option(
-        128, "Most tokens in an example, [CLS] and [SEP] included.", ge=8, le=32_768
+        128, "Maximum tokens in an example, including [CLS] and [SEP].", ge=8, le=32_768
     )
     objective: Literal["mlm-nsp", "mlm-sop", "mlm"] = option(
         "mlm-nsp",
-        "mlm-nsp: sentence pairs, next-sentence prediction. mlm-sop: consecutive pairs, half of "
-        "them swapped, whose order is predicted. mlm: packed sentences, for text without "
+        "mlm-nsp: sentence pairs with next-sentence prediction. mlm-sop: consecutive pairs, half "
+        "of them swapped, with sentence-order prediction. mlm: packed sentences, for text without "
         "sentences.",
     )
     dupe_factor: Int | None = option(
@@ -90,59 +94,64 @@ class MakeData:
         le=10_000,
     )
     balance_nsp: Bool = option(
-        False, "Make half of the pairs random; BERT's own procedure makes more than half so."
+        False, "Make half of the pairs random; in BERT it is more than half."
     )
     short_seq_prob: Float = option(
-        0.1, "Share of documents whose pairs get a random shorter length.", ge=0, le=1
+        0.1, "Share of documents whose pairs get a random, shorter length.", ge=0, le=1
     )
     masking: Literal["dynamic", "static"] = option(
-        "dynamic", "dynamic: new masks each epoch. static: one mask for each pass, as in BERT."
+        "dynamic",
+        "dynamic: new masks in each epoch. static: fixed masks for each pass, as in BERT.",
     )
-    mlm_probability: Float = option(0.15, "Share of tokens that are predicted.", gt=0, le=0.8)
+    mlm_probability: Float = option(0.15, "Share of tokens to predict.", gt=0, le=0.8)
     whole_word_masking: Bool = option(False, "Mask all pieces of a word together.")
     mask_spans: Literal["none", "geometric", "ngrams"] = option(
         "none",
-        "Mask neighbours together. geometric: whole words, as many as span_stop_prob says "
-        "(SpanBERT). ngrams: tokens (whole words with whole_word_masking) by ngram_weights.",
+        "Mask adjacent tokens together. geometric: spans of whole words, of lengths set by "
+        "span_stop_prob (SpanBERT). ngrams: spans of tokens (of words with whole_word_masking), of "
+        "lengths drawn by ngram_weights.",
     )
     span_stop_prob: Float = option(
-        0.2, "Probability that a geometric span ends after each word.", gt=0, lt=1
+        0.2, "Probability that a geometric span ends after a word.", gt=0, lt=1
     )
-    span_max_words: Int = option(10, "Most words in a geometric span.", ge=1, le=100)
+    span_max_words: Int = option(10, "Maximum words in a geometric span.", ge=1, le=100)
     ngram_weights: NgramWeights = option(
-        "6 3 2", "How often 1, 2, 3 and more neighbours are masked together, in proportion."
+        "6 3 2", "Relative frequency of spans of 1, 2, 3 and more tokens."
     )
     mask_token_share: Float = option(
-        0.8, "Share of the predicted tokens that are replaced by [MASK].", ge=0, le=1
+        0.8, "Share of the predicted tokens to replace with [MASK].", ge=0, le=1
     )
     random_token_share: Float = option(
-        0.1, "Share of the predicted tokens that become a random one; the rest stays.", ge=0, le=1
+        0.1, "Share of the predicted tokens to replace with random ones; the rest stay.", ge=0, le=1
     )
     word_segmenter: Literal["none", "jieba"] = option(
         "none",
-        "jieba: find Chinese words, which are written without spaces, for masks of whole words; "
-        "needs the package jieba.",
+        "jieba: segment Chinese words for whole word masking; needs the package jieba.",
     )
     max_predictions_per_seq: Int | None = option(
-        None, "Most predicted tokens in an example; default: as many as the rate asks for.", ge=1
+        None, "Maximum predicted tokens in an example; default: as many as the rate gives.", ge=1
     )
-    eval_fraction: Float = option(0.02, "Share of documents held out.", ge=0, le=0.5)
+    eval_fraction: Float = option(
+        0.02, "Share of documents to hold out for evaluation.", ge=0, le=0.5
+    )
     max_unknown_share: Float = option(
-        0.05, "Share of [UNK] among the tokens beyond which the text is refused.", ge=0, le=1
+        0.05, "Maximum share of [UNK] among the tokens; beyond it, the text is refused.", ge=0, le=1
     )
     workers: Int | None = option(
-        None, "Tokenising processes; default: one a core.", identity=False, ge=1
+        None, "Tokenising processes; default: one per core.", identity=False, ge=1
     )
 
 
 @section
 class Model:
-    """The encoder. The names are those of BERT's bert_config.json."""
+    """The encoder, with the names of BERT's bert_config.json."""
 
-    vocab_size: Int | None = option(None, "Must equal the tokenizer's if stated.", ge=6)
-    hidden_size: Int = option(768, "Width of the encoder.", ge=1, le=65_536)
-    num_hidden_layers: Int = option(12, "Encoder layers.", ge=1)
-    num_attention_heads: Int = option(12, "Attention heads; must divide hidden_size.", ge=1)
+    vocab_size: Int | None = option(None, "Set from the tokenizer; must match it if given.", ge=6)
+    hidden_size: Int = option(768, "Width of the hidden states.", ge=1, le=65_536)
+    num_hidden_layers: Int = option(12, "Number of encoder layers.", ge=1)
+    num_attention_heads: Int = option(
+        12, "Number of attention heads; must divide hidden_size.", ge=1
+    )
     intermediate_size: Int = option(3072, "Width of the feed-forward network.", ge=1, le=1_000_000)
     hidden_act: Literal["gelu", "gelu_new", "relu"] = option(
         "gelu", "Activation: gelu (erf form), gelu_new (tanh form), relu."
@@ -151,43 +160,45 @@ class Model:
     attention_probs_dropout_prob: Float = option(
         0.1, "Dropout on attention probabilities.", ge=0, lt=1
     )
-    max_position_embeddings: Int = option(512, "Longest sequence.", ge=8, le=1_000_000)
-    type_vocab_size: Int = option(2, "Segments.", ge=2)
-    layer_norm_eps: Float = option(1e-12, "Added to the variance in layer norm.", gt=0)
+    max_position_embeddings: Int = option(512, "Maximum tokens in a sequence.", ge=8, le=1_000_000)
+    type_vocab_size: Int = option(2, "Number of segments.", ge=2)
+    layer_norm_eps: Float = option(1e-12, "Epsilon of layer norms.", gt=0)
     initializer_range: Float = option(0.02, "Standard deviation of the initial weights.", gt=0)
     norm: Literal["post", "pre"] = option(
-        "post", "Layer norm after each residual sum (BERT) or before each sublayer (tutorials)."
+        "post", "Layer norm after each residual sum (post, BERT) or before each sublayer (pre)."
     )
     position_embeddings: Literal["learned", "sinusoidal"] = option(
-        "learned", "Learned positions (BERT) or sines and cosines (the Transformer)."
+        "learned", "Learned (BERT) or sinusoidal (the Transformer) position embeddings."
     )
 
 
 @section
 class Embed(TableOptions):
-    """Checkpoint and table to one vector a row."""
+    """From a checkpoint and a table to one vector per row."""
 
     on_bad_rows: Literal["error", "skip"] = option(
         "error",
-        "What rows that cannot be read do. error: stop, naming them all. skip: have a vector of "
+        "How to handle unreadable rows. error: stop and list them all. skip: output a vector of "
         "nan.",
     )
     pooling: Literal["mean", "cls"] = option(
-        "mean", "mean of the hidden states of all tokens, or cls: the first one's, of [CLS]."
+        "mean", "mean: the mean of the hidden states of all tokens. cls: the hidden state of [CLS]."
     )
-    normalize: Bool = option(False, "Scale each vector to length 1, as cosines want it.")
+    normalize: Bool = option(False, "Scale each vector to length 1, for cosine similarity.")
     max_seq_length: Int | None = option(
-        None, "Most tokens of a row; default: the longest that training saw.", ge=3
+        None, "Maximum tokens in a row; default: as in training.", ge=3
     )
-    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where to compute.")
-    precision: Literal["auto", "fp32", "bf16"] = option("fp32", "As in pretrain.")
+    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Device to run on.")
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "fp32", "auto: bf16 where supported, else fp32."
+    )
 
 
 @section
 class Config:
-    """A whole experiment."""
+    """A complete experiment."""
 
-    seed: Int = option(0, "Decides pairs, order, masks, initial weights and dropout.", ge=0)
+    seed: Int = option(0, "Seed of pairs, order, masks, initial weights and dropout.", ge=0)
     build_vocab: BuildVocab = BuildVocab()
     make_data: MakeData = MakeData()
     model: Model = Model()

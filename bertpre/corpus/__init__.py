@@ -1,5 +1,5 @@
-"""From files to documents of sentences, and what was found in them.
+"""From files to documents of sentences, and a report on them.
 
-inputs names the files; files and decoding give lines; delimited, parquet and tables give rows;
-sentences and duplicates change what documents puts together; report counts.
+inputs finds files; files and decoding read lines; delimited, parquet and tables read rows;
+sentences splits and duplicates removes; documents puts it all together; report counts.
 """

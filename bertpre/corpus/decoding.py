@@ -1,4 +1,4 @@
-"""Bytes to lines of text: the encoding, and what is done about bytes that are not of it."""
+"""Decode bytes to lines of text, and handle bytes that are invalid in the encoding."""
 
 import codecs
 import io
@@ -12,15 +12,15 @@ from bertpre.errors import ConfigError, CorpusError
 
 _BLOCK_BYTES = 1 << 16
 
-# A lead byte with its continuation bytes is one fault, as surrogateescape writes bad bytes.
+# A lead byte with its continuation bytes counts as one, as decoded by surrogateescape.
 _BAD_SEQUENCE = re.compile("[\udcc0-\udcff][\udc80-\udcbf]*|[\udc80-\udcbf]")
 _REPLACEMENT = "\ufffd"
-# So much of what is beyond ASCII must be usual Chinese for a text to be taken for GB18030.
+# Share of common Chinese among non-ASCII characters from which a text is taken for GB18030.
 _USUAL_CHINESE_SHARE = 0.9
-# Text holds hardly any NUL; every second byte of UTF-16 is one wherever it is in the Latin script.
+# Text has hardly any NULs, but in Latin script every second byte of UTF-16 is one.
 _MOST_NULS, _FEWEST_NULS = 0.1, 8
 _LOOKED_AT_BYTES = 4096
-_NAME_ENCODINGS = ("punycode", "idna")  # encodings of names on the internet, not of texts
+_NAME_ENCODINGS = ("punycode", "idna")  # encodings of domain names, not of text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,46 +28,48 @@ class Decoding:
     """How bytes become text.
 
     Attributes:
-        encoding: a name that Python knows.
-        on_bad_bytes: raise an error, put U+FFFD in their place, or leave them out.
+        encoding: any name that Python knows.
+        on_bad_bytes: raise an error, replace with U+FFFD, or drop.
     """
 
     encoding: str = "utf-8"
     on_bad_bytes: Literal["error", "replace", "skip"] = "error"
 
     def __post_init__(self) -> None:
-        """Refuse an encoding that does not exist or that is none of texts, before any reading."""
+        """Refuse an encoding that does not exist or is not for text."""
         try:
             "a\n".encode(self.encoding)
             if codecs.lookup(self.encoding).name in _NAME_ENCODINGS:
-                raise LookupError("not for texts")
+                raise LookupError("not for text")
         except (LookupError, UnicodeError) as error:
             raise ConfigError(
                 f"--encoding {self.encoding}: there is no such text encoding",
-                "name one that Python knows, such as utf-8, utf-16, gb18030, big5, shift_jis, "
+                "use one that Python knows, such as utf-8, utf-16, gb18030, big5, shift_jis, "
                 "euc-kr or cp1252",
             ) from error
 
 
 class LineDecoder:
-    """Turns a stream of bytes into lines of text.
+    """Decodes a stream of bytes to lines of text.
 
     Attributes:
-        number: lines begun so far.
+        number: number of the current line, from 1.
     """
 
     def __init__(self, path: Path, decoding: Decoding, on_bad_bytes: Callable[[int], None]) -> None:
         self._path = path
         name = codecs.lookup(decoding.encoding).name
-        self._encoding = "utf-8" if name == "utf-8-sig" else name  # the mark is removed anyway
+        self._encoding = (
+            "utf-8" if name == "utf-8-sig" else name
+        )  # the byte order mark is removed anyway
         self._policy = decoding.on_bad_bytes
         self._on_bad_bytes = on_bad_bytes
         self.number = 0
 
     def lines(self, stream: BinaryIO) -> Iterator[str]:
-        """Yield the lines of a buffered stream, without a byte order mark."""
+        """Yield the lines of a buffered stream without the byte order mark."""
         self._check_start(stream)
-        # In UTF-16 and the like, the byte of a newline may be part of another character.
+        # In encodings such as UTF-16, a newline byte may be part of another character.
         if "\n".encode(self._encoding) == b"\n":
             lines = self._by_line(stream)
         else:
@@ -77,14 +79,14 @@ class LineDecoder:
         yield from lines
 
     def _check_start(self, stream: BinaryIO) -> None:
-        """Refuse what is UTF-16 or UTF-32 while the encoding is one of single bytes."""
+        """Refuse text in UTF-16 or UTF-32 if the encoding is based on single bytes."""
         start = cast(io.BufferedReader, stream).peek(_LOOKED_AT_BYTES)[:_LOOKED_AT_BYTES]
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return  # the decoder says so, if it is wrong
+            return  # the decoder reports it if it is wrong
         if "\0" in "a".encode(self._encoding).decode("latin-1"):
             return
         at_even, at_odd = start[::2].count(0), start[1::2].count(0)
-        # In Latin letters one byte of each two is 0, and always the same one.
+        # With Latin letters, either all even or all odd bytes are 0.
         if max(at_even, at_odd) > max(_FEWEST_NULS, _MOST_NULS * len(start)) and (
             min(at_even, at_odd) < _MOST_NULS * max(at_even, at_odd)
         ):
@@ -92,7 +94,7 @@ class LineDecoder:
             raise CorpusError(
                 f"{self._path}: expected {self._encoding.upper()}, found {start.count(0):,} NUL "
                 f"bytes among the first {len(start):,}",
-                f"state the --encoding that the text is in, most likely --encoding {kind}",
+                f"set --encoding to that of the text, most likely --encoding {kind}",
             )
 
     def _by_line(self, stream: BinaryIO) -> Iterator[str]:
@@ -116,7 +118,7 @@ class LineDecoder:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                # What the decoder had kept from the block before stands at the front.
+                # The object starts with the bytes kept from the previous block.
                 place = num_bytes - (len(error.object) - len(block)) + error.start + 1
                 raise self._error(f"byte {place} of the text", error) from error
             num_bytes += len(block)
@@ -152,13 +154,13 @@ class LineDecoder:
         guess = _guess_encoding(error.object, self._encoding)
         return CorpusError(
             f"{self._path}: {where}: expected {name}, found 0x{error.object[error.start]:02X}",
-            f"state the --encoding that the text is in{guess}; or count and drop what is wrong "
+            f"set --encoding to that of the text{guess}; or replace and count invalid bytes "
             "with --on-bad-bytes replace",
         )
 
 
 def _guess_encoding(data: bytes, encoding: str) -> str:
-    """Suggest the encoding that data of another one most likely is in."""
+    """Suggest the most likely encoding of data that ``encoding`` cannot decode."""
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # before those of UTF-16
         return ", most likely --encoding utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -168,7 +170,7 @@ def _guess_encoding(data: bytes, encoding: str) -> str:
             text = data.decode("gb18030")
         except UnicodeDecodeError:
             return ""
-        # Nearly any bytes are some rare character of GB18030; those of GB2312 are the usual ones.
+        # Almost any bytes are valid GB18030; common characters are also in GB2312.
         beyond_ascii = [char for char in text if char > "\x7f"]
         usual = sum(bool(char.encode("gb2312", "ignore")) for char in beyond_ascii)
         if usual >= _USUAL_CHINESE_SHARE * len(beyond_ascii):

@@ -1,4 +1,4 @@
-"""Rows of csv and tsv files: what a quote means in them, and which column a name is."""
+"""Read rows of csv and tsv files, with or without quoting, and find columns by name."""
 
 import csv
 import itertools
@@ -14,28 +14,28 @@ log = logging.getLogger(__name__)
 
 Quoting = Literal["auto", "none", "csv"]
 
-# How much of a tsv file is looked at to tell whether its cells are quoted.
+# How much of a tsv file is read to detect quoting.
 _SAMPLE_CHARACTERS = 1 << 20
 
 
 def read_delimited(
     path: Path, lines: Iterator[str], *, format: Literal["csv", "tsv"], quoting: Quoting
 ) -> Iterator[tuple[int, list[str]]]:
-    """Split lines into cells, and join those that a quoted cell spans.
+    """Split lines into cells; a quoted cell may span several lines.
 
     Args:
-        path: named in errors.
-        lines: with their newlines.
-        format: csv has commas, tsv has tabs.
-        quoting: csv: a cell in quotes may hold anything, quotes doubled; none: a quote is text;
-            auto: csv for csv files, and for tsv files none unless their beginning shows cells
-            quoted as pandas and spreadsheets quote them.
+        path: for error messages.
+        lines: including newlines.
+        format: csv uses commas, tsv tabs.
+        quoting: csv: a quoted cell may hold anything, with inner quotes doubled; none: quotes are
+            text; auto: csv for csv files, and for tsv files that start with cells quoted as by
+            pandas or a spreadsheet.
 
     Yields:
-        The line that a row starts on, from 1, and its cells; none for a blank line.
+        The first line of a row, from 1, and its cells; no cells for a blank line.
 
     Raises:
-        CorpusError: quotes do not match.
+        CorpusError: unbalanced quotes.
     """
     is_quoted = quoting == "csv" or (quoting == "auto" and format == "csv")
     if quoting == "auto" and format == "tsv":
@@ -43,7 +43,7 @@ def read_delimited(
         lines = itertools.chain(sample, lines)
         if is_quoted := _looks_quoted(sample):
             log.info(
-                "%s: read as csv reads quotes, as its cells are quoted so; --quoting none keeps "
+                "%s: cells look quoted, so they are read with --quoting csv; --quoting none keeps "
                 "quotes as text",
                 path,
             )
@@ -54,55 +54,55 @@ def read_delimited(
 
 
 def find_column(path: Path, column: str | int, names: list[str] | None, format: str) -> int:
-    """Return the place of a column, from 0.
+    """Return the index of a column, from 0.
 
     Args:
-        path: named in errors.
-        column: a name, or a number from 1; a number that is also a name in the header is the name.
-        names: those of the header; None without one.
-        format: of the file.
+        path: for error messages.
+        column: a name, or a number from 1; names in the header take precedence over numbers.
+        names: the header; None if there is none.
+        format: the format of the file.
 
     Raises:
-        CorpusError: there is no such column, or there are two.
+        CorpusError: the column is missing or ambiguous.
     """
     if names is not None and str(column) in names:
         if names.count(str(column)) > 1:
             raise CorpusError(
-                f"{path}: line 1: {names.count(str(column))} columns are called {column!r}",
-                "give the column's number, from 1",
+                f"{path}: line 1: {names.count(str(column))} columns are named {column!r}",
+                "use the column's number, from 1",
             )
         return names.index(str(column))
     if isinstance(column, int) and 1 <= column <= (sys.maxsize if names is None else len(names)):
         return column - 1
     if names is None:
         raise CorpusError(
-            f"{path}: without a header line there is no column {column!r}",
-            "give the column's number, from 1",
+            f"{path}: no column {column!r}, as there is no header line",
+            "use the column's number, from 1",
         )
     shown = ", ".join(shorten(name) for name in names[:20])
     hint = (
-        "name one of these with --text-column and the like; or, if line 1 is no header, pass "
-        "--no-header and give the column's number"
+        "choose one of these with --text-column or the like; or, if line 1 is not a header, pass "
+        "--no-header and the column's number"
     )
     if len(names) == 1 and format == "csv" and "\t" in names[0]:
-        hint = "line 1 holds tabs: state --format tsv"
+        hint = "line 1 contains tabs: pass --format tsv"
     elif len(names) == 1 and format == "tsv" and "," in names[0]:
-        hint = "line 1 holds commas: state --format csv"
+        hint = "line 1 contains commas: pass --format csv"
     elif any("\r" in name for name in names):
-        hint = "the lines end in CR alone: write LF for it"
+        hint = "the lines end with CR alone: replace it with LF"
     elif len(names) == 1 and "\\t" in names[0]:
-        hint = "line 1 holds a backslash and a t in place of tabs: write tabs"
+        hint = "line 1 contains a backslash and a t instead of tabs: use real tabs"
     elif len(names) == 1 and ";" in names[0]:
-        hint = "line 1 holds semicolons: separate the columns by tabs or commas"
+        hint = "line 1 contains semicolons: separate the columns by tabs or commas"
     elif all(map(_is_quoted, names)):
-        hint = "the names are in quotes: read them with --quoting csv"
+        hint = "the names are quoted: pass --quoting csv"
     raise CorpusError(
         f"{path}: line 1: no column {column!r}; found {count_columns(len(names))}: {shown}", hint
     )
 
 
 def count_columns(number: int) -> str:
-    """Write a number of columns for people."""
+    """Format a number of columns."""
     return "1 column" if number == 1 else f"{number} columns"
 
 
@@ -113,10 +113,10 @@ def _plain_rows(
         content = line.removesuffix("\n").removesuffix("\r")
         cells = content.split(delimiter) if content else []
         if warn and '""' in content and any(_has_doubled_quotes(cell) for cell in cells):
-            warn = False  # once is enough
+            warn = False
             log.warning(
-                "%s: line %d: a cell looks quoted as csv quotes it, and is read as it stands; "
-                "--quoting csv reads it without its quotes",
+                "%s: line %d: a cell looks quoted, but its quotes are read as text; --quoting csv "
+                "removes them",
                 path,
                 number,
             )
@@ -136,8 +136,8 @@ def _quoted_rows(
     except csv.Error as error:
         raise CorpusError(
             f"{path}: line {start}: not valid csv ({error})",
-            'quote cells that hold quotes, and double the quotes inside (""); or, if quotes are '
-            "text in this file, say so with --quoting none",
+            'quote cells that contain quotes, and double the inner quotes (""); or, if quotes are '
+            "text in this file, pass --quoting none",
         ) from error
 
 
@@ -152,18 +152,18 @@ def _read_sample(lines: Iterator[str], characters: int) -> list[str]:
 
 
 def _looks_quoted(sample: Sequence[str]) -> bool:
-    """Tell whether cells are quoted, by what nobody writes by hand.
+    """Detect whether cells are quoted, by patterns that nobody writes by hand.
 
-    A cell in quotes alone proves nothing, since a sentence may be one. Doubled quotes inside it do,
-    and so do quotes around every cell of several columns, or rows that are all of one width only if
-    quoted cells may hold tabs and newlines.
+    A quoted cell may be just a quoted sentence. What counts is doubled quotes inside one, quotes
+    around every cell of several columns, or rows that have the same width only if quoted cells may
+    contain tabs and newlines.
     """
     csv.field_size_limit(sys.maxsize)
     rows: list[list[str]] = []
     try:
         rows.extend(filter(None, csv.reader(sample, delimiter="\t", strict=True)))
     except csv.Error as error:
-        if "unexpected end" not in str(error):  # the sample may end within a cell
+        if "unexpected end" not in str(error):  # the sample may end inside a cell
             return False
     raw = [line.rstrip("\r\n").split("\t") for line in sample if line.rstrip("\r\n")]
     if any(_has_doubled_quotes(cell) for cells in raw for cell in cells):

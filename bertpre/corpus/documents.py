@@ -1,8 +1,7 @@
-"""Files and folders to records and documents, streaming.
+"""Stream records and documents from files and folders.
 
-A record is one line or sentence that holds text; a document is consecutive records that belong
-together. In between, duplicates are removed and lines are cut into sentences, where that is asked
-for.
+A record is a non-blank line or sentence; a document is consecutive records that belong together.
+Duplicates are removed and lines are split into sentences if the options say so.
 """
 
 import logging
@@ -28,12 +27,12 @@ from bertpre.errors import ConfigError, CorpusError
 
 log = logging.getLogger(__name__)
 
-# If none of so many records of the corpus can be used, the option is wrong, not the data.
+# If none of this many records is usable, the options are wrong, not the data.
 _RECORDS_BEFORE_GIVING_UP = 1000
 _WARNINGS_SHOWN = 3
-# Up to so many unusable records are only counted, even if they are most of a small corpus.
+# Up to this many unusable records are only counted, even if they are most of a small corpus.
 _BAD_RECORDS_PASSED_OVER = 10
-# A document is held in memory as a whole, so a file without a blank line is cut into several.
+# Characters; a document is held in memory, so a file without blank lines is cut into several.
 _LONGEST_DOCUMENT = 8_000_000
 
 
@@ -54,18 +53,14 @@ def read_documents(
     on_progress: Callable[[int, int | None], None] | None = None,
     is_quiet: bool = False,
 ) -> Iterator[Document]:
-    """Read documents, each whole, in the order of the inputs.
+    """Read complete documents in the order of the inputs.
 
     Args:
-        inputs: files, folders, patterns, or "-".
-        options: how they are read: `load_config(...).build_vocab.text`, for one.
-        kmer: see `read_records`.
-        report: counts what is read and what is skipped.
-        on_progress: told the bytes read on disk so far, and in all.
-        is_quiet: see `read_records`.
+        inputs, kmer, report, on_progress, is_quiet: see `read_records`.
+        options: how to read them, such as `load_config(...).build_vocab.text`.
 
     Raises:
-        ConfigError, CorpusError: as `read_records`.
+        ConfigError, CorpusError: see `read_records`.
     """
     records = read_records(
         inputs, options, kmer=kmer, report=report, on_progress=on_progress, is_quiet=is_quiet
@@ -82,25 +77,25 @@ def read_records(
     on_progress: Callable[[int, int | None], None] | None = None,
     is_quiet: bool = False,
 ) -> Iterator[Record]:
-    r"""Read every line that holds text, in the order of the inputs.
+    r"""Read all non-blank lines in the order of the inputs.
 
-    Lines end at "\n" only. Lines of nothing but white space are not records; in txt they end a
-    document, as ``options.document`` says. The lines of a table's cell or of a jsonl field are the
-    records of one document; those of a table of pairs are its two sides, each as one record.
+    Only "\n" ends a line. In txt, blank lines end a document if ``options.document`` says so. In
+    tables and jsonl, the lines of a cell are the records of one document; in tables of pairs, each
+    of the two cells is one record.
 
     Args:
         inputs: files, folders, patterns, or "-"; see `bertpre.corpus.inputs.find_files`.
-        options: format, column, encoding, what a document is and a sentence, what is removed.
-        kmer: how sequences will be cut, which windows of tokens must know.
-        report: counts what is read and what is skipped.
-        on_progress: told the bytes read on disk so far, and in all.
-        is_quiet: do not warn, as when the text has been read before.
+        options: how to read them.
+        kmer: how sequences will be cut, for windows of tokens.
+        report: counts what is read and skipped.
+        on_progress: called with the bytes read from disk so far, and the total.
+        is_quiet: do not log warnings, as on a second pass.
 
     Raises:
-        ConfigError: at once if pairs are asked for that these files or options cannot give.
-        CorpusError: at once if an input is missing, or would have to be read twice and cannot be;
-            while reading if a file cannot be read; at the end if there was no text at all, or if
-            most records were unusable.
+        ConfigError: immediately, if the files or options do not allow pairs.
+        CorpusError: immediately, if an input is missing or a pipe would be read twice; while
+            reading, if a file cannot be read; at the end, if there was no text or most records
+            were unusable.
     """
     files = find_files(inputs, options.format, is_quiet=is_quiet)
     if options.pair_column is not None:
@@ -111,7 +106,7 @@ def read_records(
     for file, size in zip(files, sizes, strict=True):
         if size is None and num_readings == 2:
             raise CorpusError(
-                f"{file.path}: a pipe can be read once only, and --dedup reads the text twice",
+                f"{file.path}: a pipe can only be read once, but --dedup reads the text twice",
                 "write the text to a file first",
             )
     total = None if None in sizes else num_readings * sum(size or 0 for size in sizes)
@@ -131,31 +126,31 @@ def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
     for file in files:
         if file.format == "txt":
             raise ConfigError(
-                f"{file.path}: is read as txt, which has no columns, but --pair-column names one",
-                "state the --format of the table, or leave --pair-column out",
+                f"{file.path}: read as txt, which has no columns, but --pair-column names one",
+                "set --format to that of the table, or omit --pair-column",
             )
     if options.pair_column == options.text_column:
         raise ConfigError(
-            f"--pair-column {options.pair_column}: is the text column too",
-            "name the column of the other side",
+            f"--pair-column {options.pair_column}: is also the text column",
+            "choose the column of the second text",
         )
     for name, value in (("sentences", options.sentences), ("dedup", options.dedup)):
         if value not in ("line", "none", "documents"):
             raise ConfigError(
-                f"--{name} {value} would take pairs apart, which --pair-column asks for",
-                f"leave one of the two out{', or use --dedup documents' * (name == 'dedup')}",
+                f"--{name} {value} would split the pairs of --pair-column",
+                f"omit one of the two{', or use --dedup documents' * (name == 'dedup')}",
             )
 
 
 class _Reading(NamedTuple):
-    """What reading any file needs."""
+    """What is needed to read any file."""
 
     options: TextOptions
     decoding: Decoding
     report: CorpusReport
     on_bytes: Callable[[int], None]
-    last_bad: list[CorpusError]  # at most one: why the last unusable record was so
-    is_quiet: bool  # whether warnings would repeat those of another reading
+    last_bad: list[CorpusError]  # at most one: the error of the last unusable record
+    is_quiet: bool  # whether to suppress warnings, as on a second pass
 
     def count_bad_bytes(self, count: int) -> None:
         self.report.bad_bytes += count
@@ -179,12 +174,12 @@ def _read(files: Sequence[InputFile], reading: _Reading, kmer: Kmer | None) -> I
         bad = ""
         if report.bad_records:
             bad = f", {report.bad_records:,} unusable records (the last: {reading.last_bad[0]})"
-        raise CorpusError(f"no text in the input: found only blank lines{bad} in {shown}", hint)
+        raise CorpusError(f"no text in the input: only blank lines{bad} in {shown}", hint)
     usable = report.documents + report.removed_documents + report.empty_documents
     if report.bad_records > max(usable, _BAD_RECORDS_PASSED_OVER):
         raise CorpusError(
-            f"most records cannot be used: {report.bad_records:,}, beside {report.documents:,} "
-            f"that can; the last: {reading.last_bad[0]}",
+            f"most records are unusable: {report.bad_records:,}, against {report.documents:,} "
+            f"usable ones; the last: {reading.last_bad[0]}",
             hint,
         )
     if not reading.is_quiet:
@@ -246,7 +241,7 @@ def _table_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
         reading.last_bad[:] = [error]
         if not found_text and report.bad_records >= _RECORDS_BEFORE_GIVING_UP:
             raise CorpusError(
-                f"none of the first {report.bad_records:,} records can be used; the last: {error}",
+                f"none of the first {report.bad_records:,} records is usable; the last: {error}",
                 "check --format and --text-column",
             )
         if report.bad_records <= _WARNINGS_SHOWN and not reading.is_quiet:
@@ -272,7 +267,7 @@ def _table_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
         starts = True
         if options.pair_column is None:
             sentences = cells[0].split("\n")
-        else:  # a side of a pair is one sentence, however many lines it has
+        else:  # each text of a pair is one sentence, whatever its lines
             sentences = [cell.replace("\n", " ") for cell in cells]
         for sentence in sentences:
             if sentence and not sentence.isspace():

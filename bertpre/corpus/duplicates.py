@@ -1,6 +1,6 @@
-"""Removal of lines or documents that repeat an earlier one exactly.
+"""Remove lines or documents that exactly repeat an earlier one.
 
-The text is read twice: the first reading hashes it, the second leaves the repeats out.
+The text is read twice: the first pass hashes it, the second skips the repeats.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ def remove_repeats(
     unit: Literal["lines", "documents"],
     report: CorpusReport,
 ) -> Iterator[Record]:
-    """Leave out lines that repeat an earlier one, or the lines of documents that do.
+    """Skip lines that repeat an earlier one, or all lines of documents that do.
 
     Args:
-        lines: of all documents.
-        first_reading: the same lines once more.
-        unit: what is compared and left out.
+        lines: the lines of all documents.
+        first_reading: the same lines, for the first pass.
+        unit: what to compare and remove.
         report: counts what is removed.
     """
     with tempfile.TemporaryDirectory(prefix="bertpre-dedup-") as folder:
@@ -42,8 +42,10 @@ def remove_repeats(
         document, starts = -1, False
         for place, line in enumerate(lines):
             document += line.starts_document
-            report.removed_documents += starts and line.starts_document  # of which no line stayed
-            starts = starts or line.starts_document  # the first line that stays starts the document
+            report.removed_documents += (
+                starts and line.starts_document
+            )  # none of its lines was kept
+            starts = starts or line.starts_document  # the first line kept starts it
             if repeats[place if unit == "lines" else document]:
                 report.removed_lines += 1
             else:
@@ -64,14 +66,14 @@ def _hash_documents(lines: Iterable[Record]) -> Iterator[bytes]:
 
 
 class Repeats:
-    """Knows which of a row of values repeat an earlier one, in bounded memory.
+    """Finds the values that repeat an earlier one, in bounded memory.
 
-    Hashes are divided among files on disk, and each file is looked at on its own, so memory holds a
-    64th of them; the answer is one bit a value, on disk.
+    Hashes are partitioned into files on disk, so that memory holds a 64th of them at a time. The
+    result is one bit per value, also on disk.
 
     Args:
         digests: the hash of each value, in order.
-        folder: for files of some 24 bytes a value, which the caller removes.
+        folder: for files of about 24 bytes per value; the caller removes it.
     """
 
     def __init__(self, digests: Iterable[bytes], folder: Path) -> None:
@@ -90,7 +92,7 @@ class Repeats:
 
 
 def _divide(digests: Iterable[bytes], paths: list[Path]) -> int:
-    """Write hashes and their places to the files, and return how many there are."""
+    """Write hashes with their places to the files, and return their number."""
     total = 0
     digests = iter(digests)
     with contextlib.ExitStack() as stack:

@@ -1,7 +1,4 @@
-"""Open files, plain or compressed, and read their lines; the lowest step of reading.
-
-Serves corpora and the labelled tables of finetuning alike. `decoding` turns the bytes into text.
-"""
+"""Read lines of plain or compressed files, for corpora and labelled tables."""
 
 import bz2
 import functools
@@ -19,7 +16,7 @@ from bertpre.errors import CorpusError
 
 STDIN = Path("/dev/stdin")
 
-# Compressed files are known by these first bytes, whatever their names.
+# Compressed files are recognised by their first bytes, not by name.
 _MAGIC = {
     "gzip": re.compile(rb"\x1f\x8b"),
     "bzip2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),  # text may start with BZh
@@ -37,19 +34,19 @@ def read_lines(
     on_bytes: Callable[[int], None] | None = None,
     on_bad_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[str]:
-    r"""Read a text file, plain or compressed, line by line; only "\n" ends a line.
+    r"""Read a plain or compressed text file line by line; only "\n" ends a line.
 
     Args:
-        path: the file, or `STDIN`; gzip, bzip2, xz and zstd are recognised by their first bytes.
-        decoding: UTF-8 in which bad bytes are an error, unless stated.
-        on_bytes: told how many bytes of the file on disk were read, after each read.
-        on_bad_bytes: told how many bad sequences were replaced or skipped, where there are any.
+        path: the file, or `STDIN`; may be compressed with gzip, bzip2, xz or zstd.
+        decoding: default: strict UTF-8.
+        on_bytes: called with the number of bytes after each read from disk.
+        on_bad_bytes: called with the number of invalid sequences that were replaced or skipped.
 
     Yields:
-        Lines with their "\n", without a byte order mark.
+        Lines with their "\n", without the byte order mark.
 
     Raises:
-        CorpusError: no such file, a damaged compressed file, or bytes that are not of the encoding.
+        CorpusError: the file is missing or damaged, or has bytes that are invalid in the encoding.
     """
     decoding = decoding or Decoding()
     decoder = LineDecoder(path, decoding, on_bad_bytes or (lambda count: None))
@@ -64,19 +61,19 @@ def read_lines(
         raise _damaged(path, decoder.number, error) from error
     except FileNotFoundError as error:
         raise CorpusError(f"{path}: there is no such file", "check the path") from error
-    except UnicodeError as error:  # of a whole file, as of UTF-16 without a mark
+    except UnicodeError as error:  # of the whole file, as in UTF-16 without a mark
         raise CorpusError(
             f"{path}: expected {decoding.encoding.upper()}: {error}",
-            "state the --encoding that the text is in, such as utf-16-le or utf-8",
+            "set --encoding to that of the text, such as utf-16-le or utf-8",
         ) from error
     except OSError as error:
-        if error.errno is None:  # bz2 has no error of its own
+        if error.errno is None:  # bz2 raises a plain OSError
             raise _damaged(path, decoder.number, error) from error
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 class _CountingFile(io.FileIO):
-    """A file that reports each read: bytes on disk, as it lies below the decompression."""
+    """A file that reports the bytes of each read, before decompression."""
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None] | None) -> None:
         is_stdin = path == STDIN
@@ -87,7 +84,7 @@ class _CountingFile(io.FileIO):
     def readinto(self, buffer: object, /) -> int | None:
         view = memoryview(buffer)  # type: ignore[arg-type]
         count = super().readinto(view)
-        # A pipe may give its first bytes one at a time, and the compression is known by several.
+        # A pipe may deliver single bytes, and several are needed to detect compression.
         while self._at_start and count and count < _LONGEST_MAGIC:
             more = super().readinto(view[count:])
             if not more:
@@ -110,7 +107,7 @@ def _decompress(path: Path, buffered: "io.BufferedReader[_CountingFile]") -> Bin
         "xz": lzma.open,
         "zstd": functools.partial(_decompress_zstd, path),
     }
-    # Their own iteration over lines runs Python code for each line; BufferedReader's does not.
+    # Iterating over lines is faster in BufferedReader than in these classes.
     return io.BufferedReader(cast(io.RawIOBase, open_as[kind](buffered)), buffer_size=_BUFFER_BYTES)
 
 
@@ -119,19 +116,19 @@ def _decompress_zstd(path: Path, compressed: BinaryIO) -> object:
         import zstandard
     except ImportError as error:
         raise CorpusError(
-            f"{path}: compressed with zstd, which needs the package zstandard",
+            f"{path}: reading zstd needs the package zstandard",
             "pip install 'bertpre[zstd]'",
         ) from error
 
     class Decompressed(io.RawIOBase):
-        """Reads across frames, and raises EOFError where the library would end early."""
+        """Reads all frames, and raises EOFError if the last one is truncated."""
 
         def __init__(self) -> None:
             self._rest = b""
             self._new_frame()
 
         def _new_frame(self) -> None:
-            # Windows of 2 GiB, as `zstd --long=31` makes them.
+            # `zstd --long=31` uses windows of 2 GiB.
             self._frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
             self._in_frame = False
 
@@ -146,7 +143,7 @@ def _decompress_zstd(path: Path, compressed: BinaryIO) -> object:
                     self._new_frame()
                 if not block:
                     if self._in_frame:
-                        raise EOFError("the file ends inside a zstd frame")
+                        raise EOFError("truncated zstd frame")
                     return 0
                 self._in_frame = True
                 try:

@@ -1,7 +1,4 @@
-"""Which files the inputs of a command name, and what the name of each says about its format.
-
-Inputs are files, folders, patterns, or standard input.
-"""
+"""Find the input files of a command, and their formats by name."""
 
 import glob
 import logging
@@ -28,42 +25,42 @@ _FORMATS: dict[str, FileFormat] = {
 }
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 _EXPECTED_NAMES = (
-    "names that end in .txt, .jsonl, .csv, .tsv or .parquet (or one of these and .gz, .bz2, "
+    "names that end in .txt, .jsonl, .csv, .tsv or .parquet (optionally followed by .gz, .bz2, "
     ".xz or .zst)"
 )
 
 
 class InputFile(NamedTuple):
-    """One file to read."""
+    """A file to read."""
 
     path: Path
     format: FileFormat
 
     def size(self) -> int | None:
-        """Return its bytes on disk; None for a pipe, which does not know."""
-        # Standard input may be a file, but the place in it is not ours to go back to.
+        """Return the bytes on disk; None for a pipe."""
+        # Standard input may be a file, but it cannot be rewound.
         return self.path.stat().st_size if self.path != STDIN and self.path.is_file() else None
 
 
 def format_by_name(path: Path) -> FileFormat | None:
-    """Tell a file's format by its suffix, the one before ``.gz``; None if it is unknown."""
+    """Return a file's format by its suffix, ignoring ``.gz`` and the like; None if unknown."""
     return _FORMATS.get(_suffix(path))
 
 
 def table_format(path: Path, asked: Literal["auto"] | TableFormat) -> TableFormat:
-    """Settle the format of a table.
+    """Return the format of a table.
 
     Raises:
-        CorpusError: ``asked`` is "auto" and the file name does not tell.
+        CorpusError: ``asked`` is "auto" and the file name does not show the format.
     """
     if asked != "auto":
         return asked
     found = format_by_name(path)
     if found is None or found == "txt":
         raise CorpusError(
-            f"{path}: the name does not say which kind of table it is; expected a name that ends "
-            "in .tsv, .csv, .jsonl or .parquet (or one of the first three and .gz)",
-            "rename it, or state the format",
+            f"{path}: the name does not show the format of the table; expected a name that ends in "
+            ".tsv, .csv, .jsonl or .parquet (.gz may follow the first three)",
+            "rename it, or set the format",
         )
     return found
 
@@ -79,34 +76,34 @@ def find_files(
     *,
     is_quiet: bool = False,
 ) -> list[InputFile]:
-    """Find the files that inputs name, in the order of the inputs.
+    """Find all input files, in the order of the inputs.
 
     Args:
-        inputs: files; folders, read recursively in sorted order, without what bertpre made there;
+        inputs: files; folders, searched recursively in sorted order, except artefacts inside them;
             patterns such as ``part-*.txt``, in sorted order; or "-", standard input.
-        format: the form of all files; auto goes by their names, and is txt where they do not tell.
-        is_quiet: do not warn, as for files that were looked for before.
+        format: the format of all files; auto: by name, txt if unknown.
+        is_quiet: do not log warnings, as on a second pass.
 
     Raises:
-        TypeError: one name was given, where a list of them belongs.
-        CorpusError: an input is missing, a folder has no file whose name tells its format, or a
-            name ends in .json, which may be one of two forms.
+        TypeError: ``inputs`` is a single name instead of a list.
+        CorpusError: an input is missing, a folder has no file of a known format, or a name ends in
+            .json, which is ambiguous.
     """
     if isinstance(inputs, str | Path):
         raise TypeError(
-            f"inputs: expected a list of files and folders, found the one name {inputs!r}"
+            f"inputs: expected a list of files and folders, found the single name {inputs!r}"
         )
     files = [file for given in inputs for file in _find_input(given, format, is_quiet=is_quiet)]
     seen: set[Path] = set()
     for file in files:
         if file.path == STDIN:
             if STDIN in seen:
-                raise CorpusError("-: standard input can be read once only", "name it once")
+                raise CorpusError("-: standard input can only be read once", "name it once")
             seen.add(STDIN)
             continue
         real = file.path.resolve()
         if real in seen and not is_quiet:
-            log.warning("%s: is named twice among the inputs, and is read twice", file.path)
+            log.warning("%s: given twice as input, so it is read twice", file.path)
         seen.add(real)
     return files
 
@@ -135,8 +132,8 @@ def _as_file(path: Path, format: Literal["auto"] | FileFormat) -> InputFile:
         return InputFile(path, format)
     if _suffix(path) == ".json":
         raise CorpusError(
-            f"{path}: is JSON by its name, which may be one object a line or one large value",
-            "state --format jsonl if each line is an object; else turn it into such lines",
+            f"{path}: .json may mean one object per line or one large value",
+            "pass --format jsonl if each line is an object; otherwise convert it to such lines",
         )
     return InputFile(path, format_by_name(path) or "txt")
 
@@ -146,7 +143,7 @@ def _find_in_folder(
 ) -> list[InputFile]:
     found, unknown, hidden = [], [], []
     paths = sorted(folder.rglob("*"))
-    # A tokenizer made beside the text has a vocab.txt, which is none of the text.
+    # A tokenizer folder beside the text has a vocab.txt, which is not part of the text.
     own = {
         path.parent
         for path in paths
@@ -154,14 +151,14 @@ def _find_in_folder(
     }
     if folder in own:
         raise CorpusError(
-            f"{folder}: is a folder that bertpre made, not text",
+            f"{folder}: a folder made by bertpre, not text",
             "name the text; for parts of a corpus pass --merge, for a data folder --tokens",
         )
     warn = log.debug if is_quiet else log.warning
     for path in paths:
         if path.is_symlink() and not path.is_file():
-            # Not followed, since a link may lead back to where it stands.
-            warn("%s: passed over, a link to a folder or to nothing; name it itself", path)
+            # Following links could lead to a cycle.
+            warn("%s: skipped, a link to a folder or to nothing; name its target as input", path)
         if not path.is_file() or not own.isdisjoint(path.parents):
             continue
         if _is_hidden(path, folder):
@@ -174,21 +171,21 @@ def _find_in_folder(
             found.append(_as_file(path, format))
     outermost = [path for path in sorted(own) if own.isdisjoint(path.parents)]
     for passed_over, what, hint in (
-        (outermost, "folders that bertpre made", ""),
+        (outermost, "folders made by bertpre", ""),
         (hidden, "hidden files", ""),
         (
             unknown,
-            "files whose names do not tell their format",
+            "files of unknown format",
             "; --format txt reads every file as text",
         ),
     ):
         if passed_over:
             count, example = len(passed_over), passed_over[0]
-            warn("%s: passed over %s: %d, such as %s%s", folder, what, count, example, hint)
+            warn("%s: skipped %s: %d, such as %s%s", folder, what, count, example, hint)
     if not found:
         raise CorpusError(
             f"{folder}: no text files in this folder; expected {_EXPECTED_NAMES}",
-            "state the --format, so that every file is read",
+            "set --format to read every file",
         )
     return found
 

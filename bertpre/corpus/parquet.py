@@ -1,4 +1,4 @@
-"""Rows of parquet files, with the package pyarrow, which is optional."""
+"""Read rows of parquet files with the optional package pyarrow."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +16,16 @@ _ROWS_AT_ONCE = 1024
 def read_parquet(
     path: Path, names: Sequence[str], *, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
-    """Read columns of a parquet file, a batch of rows in memory at a time.
+    """Read columns of a parquet file in batches of rows.
 
     Args:
         path: the file.
-        names: columns, or numbers from 1; a field inside another is ``outer.inner``.
-        on_bytes: told how many bytes of the file each batch stands for.
+        names: columns, or their numbers from 1; ``outer.inner`` is a nested field.
+        on_bytes: called with the bytes of the file that each batch corresponds to.
 
     Yields:
-        The row's number from 1, and the name and value of each column. Numbers are written out, in
-        lists too; what is neither text nor number stays as it is.
+        The row's number from 1, and the name and value of each column. Numbers, also in lists, are
+        converted to text; other values are unchanged.
 
     Raises:
         CorpusError: pyarrow is missing, the file is damaged, or a column is missing.
@@ -35,12 +35,12 @@ def read_parquet(
         from pyarrow import parquet
     except ImportError as error:
         raise CorpusError(
-            f"{path}: parquet files need the package pyarrow", "pip install 'bertpre[parquet]'"
+            f"{path}: reading parquet needs the package pyarrow", "pip install 'bertpre[parquet]'"
         ) from error
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file", "check the path")
     if not path.is_file():
-        raise CorpusError(f"{path}: a parquet file cannot come from a pipe", "name the file")
+        raise CorpusError(f"{path}: parquet cannot be read from a pipe", "name a file")
     try:
         with parquet.ParquetFile(path) as file:
             columns = [_find_column(path, file.schema_arrow, name) for name in names]
@@ -61,12 +61,12 @@ def read_parquet(
                     on_bytes(size * number // total - size * before // total)
     except (pyarrow.ArrowException, OSError) as error:
         raise CorpusError(
-            f"{path}: not a readable parquet file ({error})", "copy the file again, or check it"
+            f"{path}: not a readable parquet file ({error})", "check the file, or copy it again"
         ) from error
 
 
 def _find_column(path: Path, schema: Any, name: str) -> list[str]:
-    """Return a column's name, and those of the fields inside it that lead to the values."""
+    """Return a column's name and the path of nested fields to its values."""
     if name in schema.names:
         return [name]
     first, *inner = name.split(".")
@@ -75,7 +75,7 @@ def _find_column(path: Path, schema: Any, name: str) -> list[str]:
     if name.isdecimal() and 1 <= int(name) <= len(schema.names):
         return [schema.names[int(name) - 1]]
     shown = ", ".join(repr(column) for column in schema.names[:20])
-    raise CorpusError(f"{path}: no column {name!r}; found {shown}", "name one of these")
+    raise CorpusError(f"{path}: no column {name!r}; found {shown}", "choose one of these")
 
 
 def _inner_value(value: Any, fields: Sequence[str]) -> Any:
@@ -85,16 +85,16 @@ def _inner_value(value: Any, fields: Sequence[str]) -> Any:
 
 
 def _write_number(value: Any) -> Any:
-    """Write a number as people do; what is no number stays as it is."""
+    """Convert a number to text, and leave other values unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"  # as in JSON
     if isinstance(value, int | Decimal):
         return str(value)
     if not isinstance(value, float) or not math.isfinite(value):
         return value
-    # Whole numbers are floats wherever a column has gaps: a class 1 is no other class for that.
+    # A column of integers with gaps holds floats: the label 1.0 means 1.
     if value.is_integer() and abs(value) < 2**53:
         return str(int(value))
-    # The fewest digits, of a float32 that Python was given as a float64 too.
+    # The fewest digits, also of a float32 that was converted to a float64.
     short = np.float32(value) if abs(value) < 1e38 else value
     return str(short if float(short) == value else value)

@@ -1,4 +1,4 @@
-"""What reading a corpus found: counts for the manifest, and warnings with the way out."""
+"""Statistics of a corpus for the manifest, and warnings about duplicates."""
 
 import hashlib
 import logging
@@ -15,35 +15,35 @@ from bertpre.corpus.sentences import Record
 log = logging.getLogger(__name__)
 
 _DUPLICATES_WARNED = 0.2
-# Lengths from here on are counted by their first three digits, so that memory is bounded.
+# From this length on, only three digits are counted, so that memory is bounded.
 _EXACT_LENGTH = 1000
 _COUNTED_TOGETHER = 1000
 _SKETCH_HASHES = 1 << 16
 _HASHES_COUNTED_TOGETHER = 1 << 12
 HASH_BYTES = 16
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-# White space of a line is no control character; the marks that give text a direction are none.
+# Excludes white space inside lines and marks of text direction.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclass(kw_only=True, slots=True)
 class CorpusReport:
-    """What reading found. Counts up while records are read; shares and quantiles at the end.
+    """Statistics of a corpus. Shares and quantiles are set once everything is read.
 
     Attributes:
-        documents, sentences, characters: what is read on from here.
+        documents, sentences, characters: passed on to the next stage.
         one_sentence_documents: among ``documents``.
-        empty_documents: rows of tables and whole files without text; they are skipped.
-        bad_records: jsonl lines and parquet rows that cannot be used; they are skipped.
-        bad_bytes: sequences that are not of the encoding, replaced or skipped.
+        empty_documents: skipped table rows and files without text.
+        bad_records: skipped jsonl lines and parquet rows that are unusable.
+        bad_bytes: sequences that are invalid in the encoding, replaced or dropped.
         control_characters: in the text; normalising removes them.
-        longest_record: characters of the longest line or cell's line.
-        duplicate_line_share, duplicate_document_share: of what is in the files, the share that
-            repeats an earlier line or document exactly; estimated where over 65,536 differ.
-        removed_lines, removed_documents: by ``dedup``; documents of which no line is left.
-        cut_documents: cuts of documents over eight million characters into several.
-        sentence_length_quantiles: characters, at 5, 25, 50, 75, 95 and 99 %; three digits.
-        document_length_quantiles: sentences, likewise.
+        longest_record: characters in the longest line.
+        duplicate_line_share, duplicate_document_share: share of the input that exactly repeats an
+            earlier line or document; estimated if there are over 65,536 different ones.
+        removed_lines, removed_documents: removed by ``dedup``.
+        cut_documents: how often a document over eight million characters was cut.
+        sentence_length_quantiles: characters at 5, 25, 50, 75, 95 and 99 %, to three digits.
+        document_length_quantiles: the same for sentences per document.
     """
 
     documents: int = 0
@@ -65,8 +65,8 @@ class CorpusReport:
 
 
 def hash_text(text: str) -> bytes:
-    """Return `HASH_BYTES` bytes that are equal for equal texts."""
-    # JSON can hold half of a surrogate pair.
+    """Return a hash of `HASH_BYTES` bytes."""
+    # JSON can contain half of a surrogate pair.
     return _hash_bytes(text.encode("utf-8", "surrogatepass"))
 
 
@@ -75,9 +75,9 @@ def _hash_bytes(data: bytes) -> bytes:
 
 
 class DistinctSketch:
-    """Estimates the share of values that repeat an earlier one; exact up to 65,536 of them.
+    """Estimates the share of values that repeat an earlier one; exact up to 65,536 distinct ones.
 
-    Keeps the hashes that end in so many zero bits, and one bit more whenever they are too many.
+    Keeps the hashes that end in a number of zero bits, which grows when they are too many.
 
     Source: Wegman's adaptive sampling, Flajolet 1990.
     """
@@ -89,7 +89,7 @@ class DistinctSketch:
         self._waiting: list[bytes] = []
 
     def add(self, digests: Iterable[bytes]) -> None:
-        """Count values by their hashes."""
+        """Add values by their hashes."""
         self._waiting.extend(digests)
         if len(self._waiting) >= _HASHES_COUNTED_TOGETHER:
             self._count()
@@ -104,19 +104,19 @@ class DistinctSketch:
             self._kept = {number for number in self._kept if not number & self._mask}
 
     def repeated_share(self) -> float:
-        """Return the share of values that are not the first of their kind."""
+        """Return the share of values that repeat an earlier one."""
         self._count()
         distinct = len(self._kept) * (self._mask + 1)
         return max(0.0, 1 - distinct / self._total) if self._total else 0.0
 
 
 class LineCounter:
-    """Looks at each line as the files hold it, many of a document's lines at once for speed."""
+    """Counts lines as they are in the files, in blocks for speed."""
 
     def __init__(self, report: CorpusReport) -> None:
         self._report = report
         self._lines, self._documents = DistinctSketch(), DistinctSketch()
-        self._document = b""  # the hash of those of its lines
+        self._document = b""  # the hash of its lines' hashes
         self._waiting: list[str] = []
 
     def add(self, record: Record) -> None:
@@ -153,13 +153,13 @@ class LineCounter:
 
 
 class SentenceCounter:
-    """Looks at each sentence as later stages get it."""
+    """Counts sentences as passed on to later stages."""
 
     def __init__(self, report: CorpusReport) -> None:
         self._report = report
         self._lengths: Counter[int] = Counter()
         self._sizes: Counter[int] = Counter()
-        self._size = 0  # sentences of the document so far, those that wait included
+        self._size = 0  # sentences of the document so far, including waiting ones
         self._waiting: list[int] = []  # their characters
 
     def add(self, record: Record) -> None:
@@ -193,13 +193,13 @@ class SentenceCounter:
 
 
 def warn_of_duplicates(report: CorpusReport, options: TextOptions) -> None:
-    """Say that a model would learn repeated text by heart, unless it is removed already."""
+    """Warn of repeated text, which a model memorises, unless it was removed."""
     dedup = options.dedup
     if dedup == "none" and report.duplicate_document_share > _DUPLICATES_WARNED:
         what, share = "documents", report.duplicate_document_share
     elif (
         dedup != "lines"
-        # In a table of pairs a side meets several others, and its line is no example of its own.
+        # In a table of pairs, the same text may occur in several pairs.
         and options.pair_column is None
         and report.duplicate_line_share > _DUPLICATES_WARNED
     ):
@@ -207,7 +207,7 @@ def warn_of_duplicates(report: CorpusReport, options: TextOptions) -> None:
     else:
         return
     log.warning(
-        "%.0f %% of the %s repeat an earlier one exactly, which a model learns by heart; "
+        "%.0f %% of the %s exactly repeat an earlier one, which a model memorises; "
         "--dedup %s removes them",
         100 * share,
         what,
@@ -223,10 +223,10 @@ def _round_down(length: int) -> int:
 
 
 def quantiles(counts: Counter[int]) -> tuple[int, ...]:
-    """Return for each of `QUANTILES` the smallest value with that share of all at or below it.
+    """Return the smallest value at each of `QUANTILES`; 0 without values.
 
     Args:
-        counts: how often each value occurs; without any, the quantiles are 0.
+        counts: the number of occurrences of each value.
     """
     if not counts:
         return (0,) * len(QUANTILES)

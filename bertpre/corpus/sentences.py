@@ -1,4 +1,4 @@
-"""Lines to sentences: as they are, split by language, or cut into windows of tokens."""
+"""Turn lines into sentences: unchanged, split by language, or cut into windows of tokens."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from bertpre.config.fields import Kmer
 
-# A block is split at a time: the library's cost grows with the square of the sentences in a text.
+# Text is split in blocks, as the library takes quadratic time.
 _BLOCK_CHARACTERS = 2000
 
-# A word, or a Han character: text without spaces between words counts by these.
+# A word or a Han character: the unit of windows.
 WORD_OR_HAN = re.compile(r"[一-龥]|[^\s一-龥]+")
 
 
 class Record(NamedTuple):
-    """One line or sentence of text, never blank."""
+    """A line or sentence, never blank."""
 
     text: str
     source: str
@@ -25,14 +25,14 @@ class Record(NamedTuple):
 def cut_sentences(
     records: Iterable[Record], how: str, *, language: str, kmer: Kmer | None = None
 ) -> Iterator[Record]:
-    """Turn the lines of documents into their sentences.
+    """Turn lines of documents into sentences.
 
     Args:
-        records: lines that hold text.
-        how: ``line``: a line is a sentence; ``split``: a line is split into its sentences;
-            ``window:N``: each N tokens of a document, across its lines, are one.
-        language: code of the language for ``split``, such as ``en`` or ``zh``.
-        kmer: how sequences are cut to tokens; otherwise words are tokens.
+        records: non-blank lines.
+        how: ``line``: unchanged; ``split``: split each line into sentences; ``window:N``: join and
+            cut the lines of a document into windows of N tokens.
+        language: language code for ``split``, such as ``en`` or ``zh``.
+        kmer: how sequences are cut into tokens; without it, words are tokens.
     """
     if how == "line":
         yield from records
@@ -50,12 +50,7 @@ def cut_sentences(
 
 
 def split_sentences(text: str, language: str) -> Iterator[str]:
-    """Split a text into sentences, without the white space around them; none is blank.
-
-    Args:
-        text: of any length.
-        language: code of a language.
-    """
+    """Split a text of any length into non-blank sentences, stripped of white space."""
     import sentencex
 
     rest, start, size = "", 0, _BLOCK_CHARACTERS
@@ -63,8 +58,8 @@ def split_sentences(text: str, language: str) -> Iterator[str]:
         block = rest + text[start : start + size]
         start += size
         sentences = sentencex.segment(language, block)
-        # The last one may go on in the next block. Blocks grow with it, so that a text without
-        # sentences is not looked at again and again.
+        # The last one may continue in the next block. Blocks grow with it, so that a long text
+        # without sentence ends does not take quadratic time.
         rest = sentences.pop() if start < len(text) and sentences else ""
         size = max(_BLOCK_CHARACTERS, len(rest))
         yield from filter(None, (sentence.strip() for sentence in sentences))
@@ -73,12 +68,12 @@ def split_sentences(text: str, language: str) -> Iterator[str]:
 
 
 def _cut_sequences(records: Iterable[Record], width: int, kmer: Kmer) -> Iterator[Record]:
-    """Cut sequences of more tokens than a window holds, so that their k-mers stay what they are."""
+    """Cut sequences longer than a window without changing their k-mers."""
     step = width * kmer.stride
     for record in records:
         parts = []
         for sequence in record.text.split():
-            # As in cut_sequence, the last piece is the first that reaches the end.
+            # As in cut_sequence, the first piece that reaches the end is the last one.
             last = max(0, len(sequence) - kmer.length)
             for start in range(0, last + kmer.stride, step):
                 parts.append(sequence[start : start + step - kmer.stride + kmer.length])
@@ -92,9 +87,9 @@ def _count_tokens(word: str, kmer: Kmer | None) -> int:
 
 
 def _windows(records: Iterable[Record], width: int, kmer: Kmer | None) -> Iterator[Record]:
-    parts: list[str] = []  # of the window, one from each line so far
+    parts: list[str] = []  # of the window, one per line
     count, starts = 0, True
-    first = Record("", "", 0, True)  # the line that the window starts in
+    first = Record("", "", 0, True)  # the line where the window starts
     for record in records:
         if record.starts_document:
             if parts:
@@ -103,7 +98,7 @@ def _windows(records: Iterable[Record], width: int, kmer: Kmer | None) -> Iterat
         begin = end = 0  # of the window's part of this line
         for token in WORD_OR_HAN.finditer(record.text):
             tokens = _count_tokens(token[0], kmer)
-            if count and count + tokens > width:  # k-mers of one sequence stay together
+            if count and count + tokens > width:  # do not split the k-mers of a sequence
                 if end > begin:
                     parts.append(record.text[begin:end])
                 yield first._replace(text=" ".join(parts), starts_document=starts)
@@ -121,11 +116,7 @@ def _windows(records: Iterable[Record], width: int, kmer: Kmer | None) -> Iterat
 
 
 def cut_sequence(sequence: str, kmer: Kmer) -> Iterator[str]:
-    """Cut one sequence; the last piece reaches its end and may be shorter than the others.
-
-    So nothing is dropped, and a sequence that is cut already, into words of K, stays as it is.
-    """
+    """Cut a sequence into k-mers; the last one reaches the end and may be shorter."""
     last = max(0, len(sequence) - kmer.length)
-    # The first start from which a piece reaches the end is the last that is needed.
     for start in range(0, last + kmer.stride, kmer.stride):
         yield sequence[start : start + kmer.length]

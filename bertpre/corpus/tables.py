@@ -1,7 +1,6 @@
-"""Rows of tables on disk, one at a time, and what is wrong with the rows that cannot be used.
+"""Read tables row by row and report unusable rows, for corpora and labelled tables.
 
-Serves corpora and the labelled tables of finetuning alike. Every cell is text; nothing is guessed
-to be a number, a date or a missing value.
+Every cell is text; nothing is interpreted as a number, a date or a missing value.
 """
 
 import functools
@@ -22,22 +21,22 @@ _Raw = TypeVar("_Raw")
 
 
 class Row(NamedTuple):
-    """The requested cells of one row, in the order of the request."""
+    """The requested cells of a row, in the requested order."""
 
-    line: int  # where the row starts, from 1
+    line: int  # the first line of the row, from 1
     cells: tuple[str, ...]
 
 
 class ListCell(str):
-    """A list written as one cell, which still says that it was one."""
+    """A cell that was a list."""
 
 
 class RowError(CorpusError):
-    """A row that cannot be used.
+    """A row is unusable.
 
     Attributes:
-        line: where it starts, from 1; in parquet, its number.
-        problem: what is wrong with it, without saying where.
+        line: the first line of the row, from 1; in parquet, its number.
+        problem: what is wrong, without the location.
     """
 
     line: int
@@ -47,14 +46,14 @@ class RowError(CorpusError):
     def at(
         cls, path: Path, line: int, problem: str, hint: str | None = None, *, unit: str = "line"
     ) -> "RowError":
-        """Say where in which file a problem is."""
-        # No __init__ of its own: errors cross process borders by the arguments of their base.
+        """Create an error with the file and line of a problem."""
+        # Not in __init__: errors are pickled with the arguments of the base class.
         error = cls(f"{path}: {unit} {line}: {problem}", hint)
         error.line, error.problem = line, problem
         return error
 
 
-# Makes the error of one row: from what is wrong with it, and a hint.
+# Creates the error of a row from a problem and a hint.
 _Fault = Callable[..., RowError]
 
 
@@ -72,28 +71,27 @@ def read_rows(
     on_bad_width: Callable[[RowError], None] | None = None,
     list_separators: Mapping[str | int, str] | None = None,
 ) -> Iterator[Row]:
-    """Read some columns of a table, row by row.
+    """Read columns of a table, row by row.
 
-    Blank lines are no rows, but for those between rows of a single column, whose text is empty.
+    Blank lines are skipped, except inside a table of one column, where they are rows of empty text.
 
     Args:
         path: the file, plain or compressed.
-        format: the kind of table.
+        format: the format of the table.
         header: whether csv and tsv start with column names.
-        columns: names, or numbers from 1; a number that is also a name in the header is the name.
-            A jsonl field inside another is ``outer.inner``.
-        quoting: what a quote means in csv and tsv; see `read_delimited`.
-        decoding: how bytes become text.
+        columns: names, or numbers from 1; names in the header take precedence over numbers.
+            ``outer.inner`` is a nested field in jsonl and parquet.
+        quoting: how to read quotes in csv and tsv; see `read_delimited`.
+        decoding: how to decode bytes.
         on_bytes, on_bad_bytes: see `read_lines`.
-        on_bad_row: given the error of a jsonl line or parquet row that cannot be used, which is
-            then skipped; without it, the error is raised.
-        on_bad_width: the same for csv and tsv rows of too few or too many cells.
-        list_separators: for jsonl and parquet columns whose lists become one cell, what to put
-            between the items; a list in any other column is a bad row.
+        on_bad_row: called with the error of an unusable jsonl line or parquet row, which is then
+            skipped; without it, the error is raised.
+        on_bad_width: the same for csv and tsv rows with too few or too many cells.
+        list_separators: joins lists in these jsonl and parquet columns into one cell; in other
+            columns, lists make a row unusable.
 
     Raises:
-        CorpusError: a column is missing, a row is short or long, quotes do not match, or a line is
-            no JSON.
+        CorpusError: a column is missing, quotes are unbalanced, or a row is unusable.
     """
     names = [str(column) for column in columns]
     separators = {str(name): value for name, value in (list_separators or {}).items()}
@@ -147,15 +145,15 @@ def _delimited_rows(
             raise fault(
                 f"found {count_columns(len(cells))}, expected at least {fewest}: "
                 f"{shorten(cells[0])}",
-                f"check that the columns are separated by {separator}s, and the format",
+                f"check the format, and that columns are separated by {separator}s",
             )
-        # What is left of a text that holds a separator would be lost without a word.
+        # Otherwise the end of a text that contains a separator would be lost silently.
         if any(cells[width:]):
             raise fault(
                 f"found {count_columns(len(cells))}, expected {width} as in line {start}: "
                 f"{shorten(cells[0])}",
-                f"a {separator} inside a text divides it: quote such cells and read them with "
-                "--quoting csv, or replace it",
+                f"a {separator} inside a text splits it: quote such cells and pass --quoting csv, "
+                f"or replace the {separator}",
             )
         return tuple([cells[place] for place in places])
 
@@ -170,7 +168,7 @@ def _usable_rows(
     *,
     unit: str = "line",
 ) -> Iterator[Row]:
-    """Turn numbered rows into cells; report those that cannot be used, or raise their error."""
+    """Convert numbered rows to cells; report unusable ones, or raise their error."""
     for number, raw in rows:
         try:
             cells = make_cells(functools.partial(RowError.at, path, number, unit=unit), raw)
@@ -185,7 +183,7 @@ def _usable_rows(
 def _without_blank_lines(
     rows: Iterator[tuple[int, list[str]]], width: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Leave blank lines out, but for those inside a table of one column: rows of empty text."""
+    """Skip blank lines, except inside a table of one column."""
     blank: list[int] = []
     for line, cells in rows:
         if cells:
@@ -200,7 +198,7 @@ def _json_cells(
     fault: _Fault, line: str, *, names: Sequence[str], separators: Mapping[str, str]
 ) -> tuple[str, ...]:
     try:
-        # A number stays as it is written: 1.0 is another label than 1.
+        # Keep numbers as written: the labels 1.0 and 1 differ.
         found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise fault(f"not valid JSON ({error})") from error
@@ -211,9 +209,9 @@ def _json_cells(
         value = _find_field(fault, found, name)
         value = json.dumps(value) if isinstance(value, bool) else value
         cell = _make_cell(fault, f"field {name!r}", value, separators.get(name))
-        # JSON may escape half of a surrogate pair, which is no character.
+        # JSON may escape half of a surrogate pair, which is not a character.
         if "\\u" in line and any("\ud800" <= char <= "\udfff" for char in cell):
-            raise fault(f"field {name!r}: holds half of a surrogate pair")
+            raise fault(f"field {name!r}: contains half of a surrogate pair")
         cells.append(cell)
     return tuple(cells)
 
@@ -224,7 +222,7 @@ def _find_field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
     inner: Any = found
     for part in name.split("."):
         if not isinstance(inner, dict) or part not in inner:
-            # The names at the deepest level that is there say most.
+            # Show the names at the deepest existing level.
             names = list(inner) if isinstance(inner, dict) else []
             shown = ", ".join(shorten(key) for key in names[:20])
             raise fault(f"no field {name!r}; found {shown or 'none'}")
@@ -233,16 +231,16 @@ def _find_field(fault: _Fault, found: Mapping[str, Any], name: str) -> Any:
 
 
 def _make_cell(fault: _Fault, place: str, value: Any, separator: str | None) -> str:
-    """Check that a value is text; a list of texts becomes one cell, if there is a separator."""
+    """Check that a value is text, or join a list of texts if there is a separator."""
     if isinstance(value, list) and separator is not None:
         for item in value:
             if not isinstance(item, str):
                 raise fault(f"{place}: expected a list of texts, found {shorten(str(item))}")
             if separator in item:
-                raise fault(f"{place}: {shorten(item)} holds the separator {separator!r}")
+                raise fault(f"{place}: {shorten(item)} contains the separator {separator!r}")
         return ListCell(separator.join(value))
     if not isinstance(value, str):
-        # Of the numbers, only these are left: nan and inf.
+        # A float is nan or inf here.
         kind = str(value) if isinstance(value, float) else type(value).__name__
         raise fault(f"{place}: expected text, found {'null' if value is None else kind}")
     return value

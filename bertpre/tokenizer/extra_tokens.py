@@ -1,4 +1,4 @@
-"""Tokens that a user adds: words to keep whole, or what the vocabulary of another model lacks."""
+"""Extra tokens from a file: words to keep whole whatever their frequency."""
 
 import re
 from pathlib import Path
@@ -18,12 +18,12 @@ from bertpre.tokenizer.normalizing import (
 
 
 class ExtraTokens(NamedTuple):
-    """Words that are entries whatever their frequency.
+    """Words that enter the vocabulary whatever their frequency.
 
     Attributes:
-        tokens: all of them as the tokenizer sees them (lowercased and so on), in their order.
-        kept_whole: those that would be cut, at punctuation or between Han characters, or that
-            stand in text without spaces: the tokenizer must look for them before it cuts.
+        tokens: all words in order, normalised (lowercased and so on).
+        kept_whole: those that would be split, or that occur in text without spaces: the tokenizer
+            must find them before it splits the text.
     """
 
     tokens: tuple[str, ...] = ()
@@ -31,35 +31,35 @@ class ExtraTokens(NamedTuple):
 
 
 def read_extra_tokens(path: Path, rules: Rules) -> ExtraTokens:
-    """Read words to keep whole, one a line.
+    """Read words to keep whole, one per line.
 
     Args:
         path: a UTF-8 file.
-        rules: how the tokenizer treats text.
+        rules: how the tokenizer processes text.
 
     Raises:
-        TokenizerError: names the line that is blank, a duplicate, special, too long or no word.
+        TokenizerError: a line is blank, a duplicate, a special token, too long or not a word.
     """
     if rules.kmer is not None:
         raise TokenizerError(
-            f"{path}: extra tokens cannot be kept whole where sequences are cut to k-mers",
-            "leave out --extra-tokens, or use another --token-mode",
+            f"{path}: extra tokens cannot be kept whole if sequences are cut to k-mers",
+            "omit --extra-tokens, or use another --token-mode",
         )
     normalizer, pre_tokenizer = make_normalizer(rules), make_pre_tokenizer(rules)
     first_line: dict[str, int] = {}
     kept_whole = []
     text = read_utf8(path).removeprefix("\ufeff")
     if not text:
-        raise TokenizerError(f"{path}: empty; expected words, one a line")
+        raise TokenizerError(f"{path}: empty; expected one word per line")
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         word = line.removesuffix("\r")
-        # Normalising puts spaces around Han characters.
+        # Normalising inserts spaces around Han characters.
         normalized = normalizer.normalize_str(word)
         token = "".join(normalized.split())
         problem = _find_problem(word, token, whole=rules.whole)
         if problem is None and token in first_line:
             same = "" if token == word else f" (as {token!r})"
-            problem = f"is there already{same}, in line {first_line[token]}"
+            problem = f"repeats line {first_line[token]}{same}"
         if problem is not None:
             raise TokenizerError(f"{path}: line {number}: {word[:50]!r} {problem}")
         first_line[token] = number
@@ -71,15 +71,15 @@ def read_extra_tokens(path: Path, rules: Rules) -> ExtraTokens:
 
 def _find_problem(word: str, token: str, *, whole: bool) -> str | None:
     if not word.strip():
-        return "is blank; expected one word a line"
+        return "is blank; expected one word per line"
     if re.search(r"\s", word):
-        return "holds white space; expected one word a line"
+        return "contains white space; expected one word per line"
     if word in SPECIAL_TOKENS:
         return "is a special token, which every vocabulary has"
     if not token:
-        return "is nothing but characters that normalising removes"
+        return "only has characters that normalising removes"
     if len(token) > LONGEST_WORD:
-        return f"has {len(token):,} characters; expected {LONGEST_WORD} at most"
+        return f"has {len(token):,} characters; expected at most {LONGEST_WORD}"
     if token.startswith(CONTINUATION) and not whole:
         return f"starts with {CONTINUATION}, which marks the inside of a word"
     return None

@@ -1,4 +1,4 @@
-"""Tokenizer folders on disk, checked as they load: ours and those of the transformers library."""
+"""Write and load tokenizer folders, ours and those of the transformers library."""
 
 import json
 import logging
@@ -25,11 +25,11 @@ VOCAB, BACKEND, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json
 TOKENIZER_FILES = (VOCAB, BACKEND, SETTINGS)
 
 _KMER = "kmer"
-_MODEL_MAX_LENGTH = 512  # what the transformers library cuts text to; as in BERT
+_MODEL_MAX_LENGTH = 512  # the transformers library truncates to this length; as in BERT
 
 
 class SpecialTokens(NamedTuple):
-    """The five control tokens by their text."""
+    """The five special tokens."""
 
     pad: str
     unk: str
@@ -39,32 +39,32 @@ class SpecialTokens(NamedTuple):
 
 
 class TokenizerFolder(NamedTuple):
-    """What a folder holds."""
+    """The contents of a tokenizer folder."""
 
     backend: tokenizers.Tokenizer
     special: SpecialTokens
-    kmer: Kmer | None  # how sequences are cut, if they are
+    kmer: Kmer | None  # how to cut sequences, if at all
     files: tuple[Path, ...]
 
 
 def write_tokenizer_folder(folder: Path, tokens: Sequence[str], rules: Rules) -> None:
-    """Write a finished vocabulary as files that `read_tokenizer_folder` and AutoTokenizer load."""
+    """Write a vocabulary as files that `read_tokenizer_folder` and AutoTokenizer can load."""
     text = "".join(f"{token}\n" for token in tokens)
     (folder / VOCAB).write_text(text, encoding="utf-8", newline="\n")
-    # Not its own save(), whose exception when the disk is full is of no kind.
+    # save() of the library raises a bare Exception if the disk is full.
     (folder / BACKEND).write_text(make_backend(tokens, rules).to_str(pretty=True), encoding="utf-8")
-    # tokenizer.json has no place for k-mers that overlap, so every later stage reads this.
+    # tokenizer.json cannot express overlapping k-mers, so later stages read this.
     kmer = {} if rules.kmer is None else {_KMER: rules.kmer._asdict()}
     write_json(
         folder / SETTINGS,
         {
             **kmer,
-            # Under the name BertTokenizer, transformers would ignore tokenizer.json.
+            # With BertTokenizer, transformers would ignore tokenizer.json.
             "tokenizer_class": "PreTrainedTokenizerFast",
-            # Without these, pairs would silently lose their segments.
+            # Otherwise pairs would silently lose their segments.
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "model_max_length": _MODEL_MAX_LENGTH,
-            # Only for a class named outright, such as BertTokenizer; tokenizer.json has them too.
+            # For users who load it with a class such as BertTokenizer; also in tokenizer.json.
             "do_lower_case": rules.lowercase,
             "strip_accents": rules.strip_accents,
             **{
@@ -76,9 +76,9 @@ def write_tokenizer_folder(folder: Path, tokens: Sequence[str], rules: Rules) ->
 
 
 def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
-    """Load the tokenizer of a folder; see `Tokenizer.load`.
+    """Load a tokenizer folder; see `Tokenizer.load`.
 
-    tokenizer.json decides where there is one. Under the class name BertTokenizer, the settings in
+    tokenizer.json takes precedence over vocab.txt. For the class BertTokenizer, the settings in
     tokenizer_config.json override its normalizer, as in the transformers library.
 
     Raises:
@@ -103,38 +103,39 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
         tokens = read_vocab(folder / VOCAB, special)
         if "do_lower_case" not in settings:
             log.warning(
-                "%s: %s does not state do_lower_case; text is lowercased and accents are stripped, "
-                "as the transformers library does",
+                "%s: no do_lower_case in %s; text is lowercased and accents are stripped, as the "
+                "transformers library does",
                 folder,
                 SETTINGS,
             )
         backend = make_bert_backend(tokens, settings, unk_token=special.unk)
     else:
         raise TokenizerError(
-            f"{folder}: expected a tokenizer folder, found neither {BACKEND} nor {VOCAB}",
+            f"{folder}: expected a tokenizer folder, but it has neither {BACKEND} nor {VOCAB}",
             "make one with `bertpre build-vocab`",
         )
     vocab = backend.get_vocab(with_added_tokens=True)
     missing = [token for token in special if token not in vocab]
     if missing:
         raise TokenizerError(
-            f"{folder}: the vocabulary of {len(vocab):,} entries lacks {', '.join(missing)}"
+            f"{folder}: {', '.join(missing)} missing in the vocabulary of {len(vocab):,} entries"
         )
     if sorted(vocab.values()) != list(range(len(vocab))):
         raise TokenizerError(
-            f"{folder / BACKEND}: the ids of {len(vocab):,} entries are not 0 to {len(vocab) - 1:,}"
+            f"{folder / BACKEND}: expected ids from 0 to {len(vocab) - 1:,} for the {len(vocab):,} "
+            "entries, found others"
         )
     _check_size(folder, len(vocab))
     return TokenizerFolder(backend, special, _read_kmer(folder, settings, backend), files)
 
 
 def state_longest_input(folder: Path, longest: int, *, is_trained_here: bool) -> None:
-    """Let the transformers library cut texts to what the model beside a tokenizer has seen.
+    """Set the length to which the transformers library truncates texts for a model.
 
     Args:
-        folder: holds both.
-        longest: tokens of the model's longest input.
-        is_trained_here: of another model, what its folder states is kept if it is less.
+        folder: the folder of model and tokenizer.
+        longest: the maximum tokens in the model's input.
+        is_trained_here: if not, a smaller length in the folder is kept.
     """
     settings = _read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     if not is_trained_here:
@@ -143,50 +144,50 @@ def state_longest_input(folder: Path, longest: int, *, is_trained_here: bool) ->
 
 
 def read_vocab(path: Path, special: Sequence[str] = SPECIAL_TOKENS) -> list[str]:
-    """Read a vocab.txt, one entry a line, the first with id 0.
+    """Read a vocab.txt with one entry per line, the first with id 0.
 
     Args:
         path: the file; lines may end with CR LF.
-        special: entries that must be there.
+        special: required entries.
 
     Raises:
-        TokenizerError: names the line that is blank, a duplicate, or no entry at all.
+        TokenizerError: a line is blank, a duplicate or not an entry, or a special token is missing.
     """
     text = read_utf8(path)
     if text.startswith("\ufeff"):
         raise TokenizerError(
-            f"{path}: line 1: starts with a byte order mark, which would become part of the entry",
-            "save it as UTF-8 without one",
+            f"{path}: line 1: found a byte order mark, which would become part of the entry",
+            "save the file as UTF-8 without it",
         )
     tokens = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if tokens[0].startswith("{") and tokens[0] != "{":
         raise TokenizerError(
-            f"{path}: line 1: expected one entry a line, found JSON: {tokens[0][:40]!r}",
-            f"a tokenizer in JSON belongs in {BACKEND}",
+            f"{path}: line 1: expected one entry per line, found JSON: {tokens[0][:40]!r}",
+            f"name a JSON tokenizer {BACKEND}",
         )
     first_line: dict[str, int] = {}
     for number, token in enumerate(tokens, start=1):
         if not token.strip(" \t"):
-            raise TokenizerError(f"{path}: line {number}: blank; expected one entry a line")
+            raise TokenizerError(f"{path}: line {number}: blank; expected one entry per line")
         if token in first_line:
             raise TokenizerError(
-                f"{path}: line {number}: {token!r} is there already, in line {first_line[token]}"
+                f"{path}: line {number}: {token!r} repeats line {first_line[token]}"
             )
         first_line[token] = number
     missing = [token for token in special if token not in first_line]
     if missing:
         raise TokenizerError(
-            f"{path}: lacks {', '.join(missing)} among its {len(tokens):,} lines",
-            "add each as a line of its own",
+            f"{path}: {', '.join(missing)} missing among its {len(tokens):,} lines",
+            "add each on its own line",
         )
     return tokens
 
 
 def read_utf8(path: Path) -> str:
-    """Read a small file whole.
+    """Read a small text file.
 
     Raises:
-        TokenizerError: it cannot be read, or names the line that is not UTF-8.
+        TokenizerError: the file cannot be read, or a line is not UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8")
@@ -228,13 +229,12 @@ def _read_kmer(
     except (KeyError, TypeError, ValueError) as error:
         raise TokenizerError(
             f"{folder / SETTINGS}: kmer: expected a length and a stride, found {stored!r}",
-            "make it again with `bertpre build-vocab --token-mode kmer:K`",
+            "recreate it with `bertpre build-vocab --token-mode kmer:K`",
         ) from error
     if not isinstance(backend.model, tokenizers.models.WordLevel):
         raise TokenizerError(
-            f"{folder}: {SETTINGS} says that text is cut to k-mers, but {BACKEND} holds no "
-            "vocabulary of whole tokens",
-            "the two files must be of the same tokenizer",
+            f"{folder}: {SETTINGS} is for k-mers, but {BACKEND} has no vocabulary of whole tokens",
+            "take both files from the same tokenizer",
         )
     return kmer
 
@@ -244,21 +244,21 @@ def _read_backend(path: Path) -> tokenizers.Tokenizer:
     kind = model.get("type") if isinstance(model, dict) else None
     if kind not in ("WordPiece", "WordLevel"):
         raise TokenizerError(
-            f"{path}: expected a tokenizer of the BERT kind (WordPiece or WordLevel), "
+            f"{path}: expected a BERT tokenizer (WordPiece or WordLevel), "
             f"found {kind or 'no model'}"
         )
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
-        raise TokenizerError(f"{path}: the tokenizers library refuses it ({error})") from error
+        raise TokenizerError(f"{path}: rejected by the tokenizers library ({error})") from error
 
 
 def _check_size(folder: Path, rows: int) -> None:
     manifest = _read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     if manifest.get("kind") == "tokenizer" and manifest["vocab_size"] != rows:
         raise TokenizerError(
-            f"{folder}: {rows:,} entries, but {MANIFEST} says {manifest['vocab_size']:,}",
-            "make it again with `bertpre build-vocab`",
+            f"{folder}: found {rows:,} entries, but {MANIFEST} says {manifest['vocab_size']:,}",
+            "recreate it with `bertpre build-vocab`",
         )
 
 
@@ -270,5 +270,5 @@ def _check_same_entries(folder: Path, backend: tokenizers.Tokenizer, tokens: Seq
             raise TokenizerError(
                 f"{folder / VOCAB}: line {id + 1}: found {token!r}, but {BACKEND} has "
                 f"{by_id.get(id)!r} for this id",
-                "the two files must be of the same tokenizer",
+                "take both files from the same tokenizer",
             )

@@ -1,4 +1,4 @@
-"""Which entries a vocabulary gets: whole tokens by count, or characters and merged pieces."""
+"""Choose the entries of a vocabulary: whole tokens by count, or characters and merged pieces."""
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple
@@ -8,36 +8,36 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from bertpre.tokenizer.normalizing import CONTINUATION, LONGEST_WORD, SPECIAL_TOKENS
 from bertpre.tokenizer.word_counts import SortedCounts, WordCounts
 
-# Characters may fill half of the vocabulary; beyond that, only those that make up this share of the
-# text, so that one-off characters of a large corpus do not crowd out its words.
+# Characters may fill half of the vocabulary. Beyond that, only as many are added as are needed to
+# cover this share of the text, so that rare characters do not displace words.
 _ALPHABET_SHARE = 0.5
 _COVERAGE = 0.9999
 _WORDS_IN_A_LINE = 500
-# The trainer takes some 700 bytes a word, and the rare ones do not move it: of the 65,000 different
-# words of 16 MB of novels, 50,000 gave 8,000 entries with 0.01 % more pieces than all.
+# The trainer takes about 700 bytes per word, and rare words hardly matter: with 50,000 of the
+# 65,000 distinct words in 16 MB of novels, 8,000 entries gave 0.01 % more pieces than with all.
 _MOST_TRAINED_ON = 50_000
 _TRAINED_ON_PER_ENTRY = 4
 
 
 class ChosenTokens(NamedTuple):
-    """What a vocabulary holds after the special tokens, and what it does not."""
+    """The entries of a vocabulary after the special tokens, and what was left out."""
 
     tokens: list[str]
-    left_out: list[tuple[str, int]]  # characters or whole tokens with their counts, frequent first
+    left_out: list[tuple[str, int]]  # characters or whole tokens with counts, most frequent first
 
 
 def choose_whole_tokens(
     words: SortedCounts, *, room: int, min_frequency: int, already: Set[str] = frozenset()
 ) -> ChosenTokens:
-    """Take the most frequent tokens, ties by code point.
+    """Choose the most frequent tokens, with ties in code point order.
 
     Args:
-        words: tokens with their counts.
-        room: most entries.
-        min_frequency: fewest occurrences of an entry.
-        already: tokens that are entries without this.
+        words: tokens with counts.
+        room: maximum number of entries.
+        min_frequency: minimum occurrences of an entry.
+        already: tokens that are already entries.
     """
-    # A literal "[MASK]" in text is no entry: its id would be the control token's.
+    # A literal "[MASK]" in text must not get the id of the special token.
     taken = {*SPECIAL_TOKENS, *already}
     counted = [(word, count) for word, count in words if word not in taken]
     counted.sort(key=lambda item: -item[1])  # stable, so ties stay in code point order
@@ -53,18 +53,17 @@ def choose_pieces(
     min_frequency: int,
     on_progress: Callable[[float], None] | None = None,
 ) -> ChosenTokens:
-    """Take characters by coverage, then the merges of the tokenizers library's trainer.
+    """Choose characters by coverage, then merge pieces with the tokenizers library's trainer.
 
-    The trainer breaks ties by id, and gives "##" characters their ids in hash order. Handing it
-    these as special tokens, sorted, fixes the ids and so the result. Only the list of pieces is
-    taken from it.
+    The trainer breaks ties by id, but numbers "##" characters in hash order. Passing them as sorted
+    special tokens fixes the ids and makes the result deterministic.
 
     Args:
-        words: words with their counts.
+        words: words with counts.
         totals: counts of characters.
-        room: most entries.
-        min_frequency: fewest occurrences of a merged pair.
-        on_progress: told the share of the text that the trainer was given.
+        room: maximum number of entries.
+        min_frequency: minimum occurrences of a merged pair.
+        on_progress: called with the share of the text passed to the trainer.
     """
     ranked = sorted(totals.characters.items(), key=lambda item: (-item[1], item[0]))
     kept = _choose_alphabet(ranked, totals.inside, room)
@@ -79,7 +78,7 @@ def choose_pieces(
         if character in kept:
             continue
         forms = _forms_of(character, totals.inside)
-        # Nothing is left out while there is room; after the merges, so that it does not move them.
+        # Fill up the room with characters, after the merges so as not to affect them.
         if len(pieces) + len(forms) <= room:
             pieces += forms
         else:
@@ -88,10 +87,10 @@ def choose_pieces(
 
 
 def measure(words: SortedCounts, tokens: list[str]) -> tuple[int, int]:
-    """Encode each word with a finished WordPiece vocabulary.
+    """Encode all words with a WordPiece vocabulary.
 
     Returns:
-        Running words that become [UNK], and pieces, over all running words.
+        The number of words in the text that become [UNK], and the total number of pieces.
     """
     vocab = {token: id for id, token in enumerate(tokens)}
     model = models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
@@ -152,10 +151,10 @@ def _report_share(
 
 
 def _write_text(words: Iterable[tuple[str, int]], alphabet: set[str]) -> Iterator[str]:
-    """Write each word as often as it occurs, since the trainer counts for itself.
+    """Repeat each word as often as it occurs, since the trainer does its own counting.
 
-    A single character has nothing to merge, and a word with a character that was left out is
-    [UNK] whatever pieces there are.
+    Single characters are skipped, as they have nothing to merge, and words with a character outside
+    the alphabet, as they become [UNK] anyway.
     """
     line: list[str] = []
     for word, count in words:

@@ -1,8 +1,8 @@
-"""What happens to text before it is looked up in a vocabulary, as tokenizer.json stores it.
+"""Build the tokenizers library's pipelines, and split text before them for speed.
 
-`make_backend` builds the pipeline of vocabularies that are made here, and says where it deviates
-from BERT's; a tokenizer from elsewhere keeps its own. `find_cutter` and the functions after it cut
-text before that, so that the result stays the same.
+`make_backend` builds the pipeline of our own vocabularies and documents how it differs from BERT's;
+tokenizers from elsewhere keep theirs. `find_cutter` and the functions after it split text in ways
+that do not change the result.
 """
 
 import json
@@ -30,40 +30,39 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
 LONGEST_WORD = 100  # characters; the library turns longer words into [UNK]
 
-# BERT's cleaning removes these without leaving a space, which would glue two words together:
-# vertical tab, form feed, information separators, next line, zero width space, direction marks.
+# BERT's cleaning deletes these characters, which would join words: vertical tab, form feed,
+# information separators, next line, zero width space, direction marks.
 _SPACES = r"[\x0B\x0C\x1C-\x1F\x{85}\x{200B}\x{200E}\x{200F}]"
 
-# Scripts written without spaces: Thai, Lao, Burmese, Khmer, kana, Han. A word of theirs has no
-# white space around it.
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
 UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     r"\U00020000-\U000323af]"
 )
 
-# The library takes some 50 bytes a character at once, so a chromosome in one line is cut before it.
+# The library takes about 50 bytes per character, so long lines, such as chromosomes, are cut.
 LONGEST_RUN = 500 * LONGEST_WORD
-# To BERT, printable ASCII that is neither letter nor digit is punctuation, each a word of its own.
+# In BERT, each printable ASCII character other than letters and digits is a word.
 _OWN_PARTS = re.compile(rf"[A-Za-z0-9]{{1,{LONGEST_RUN}}}|[^A-Za-z0-9]")
 _BERT_PARTS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """How a tokenizer of our own treats text."""
+    """How one of our own tokenizers processes text."""
 
-    whole: bool  # one entry for each white-space token, or for each of its k-mers
+    whole: bool  # one entry per white-space token, or per k-mer
     lowercase: bool
     strip_accents: bool
-    kmer: Kmer | None = None  # cut each white-space token so; needs whole
-    kept_whole: tuple[str, ...] = ()  # entries to look for in text before it is cut to words
+    kmer: Kmer | None = None  # how to cut white-space tokens; requires whole
+    kept_whole: tuple[str, ...] = ()  # entries to find before splitting text
 
 
 def make_normalizer(rules: Rules) -> normalizers.Normalizer:
-    """Build the normalizer: spaces, BERT's cleaning, then composed characters (NFC).
+    """Build the normalizer: spaces, BERT's cleaning, then composition (NFC).
 
-    NFC makes é one character however it was typed, and Korean syllables whole again after accents
-    were stripped.
+    NFC makes é one character however it was typed, and restores Korean syllables after accents were
+    stripped.
     """
     return normalizers.Sequence(
         [
@@ -80,10 +79,9 @@ def make_normalizer(rules: Rules) -> normalizers.Normalizer:
 
 
 def make_pre_tokenizer(rules: Rules) -> pre_tokenizers.PreTokenizer:
-    """Build what splits normalised text into words: at white space, and around punctuation.
+    """Build the pre-tokenizer, which splits normalised text at white space and punctuation.
 
-    K-mers side by side are cut by it too. It cannot express those that overlap: the tokenizers
-    library needs text in which `cut_text` cut them.
+    It also cuts k-mers unless they overlap; those must be cut by `cut_text` before.
     """
     if rules.kmer is not None and rules.kmer.stride == rules.kmer.length:
         cut = pre_tokenizers.Split(Regex(f".{{{rules.kmer.length}}}"), "isolated")
@@ -95,15 +93,15 @@ def make_pre_tokenizer(rules: Rules) -> pre_tokenizers.PreTokenizer:
 
 
 def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
-    """Build the library's tokenizer for a finished vocabulary of our own.
+    """Build the library's tokenizer for one of our own vocabularies.
 
-    Deviates from the reference on purpose: more characters count as spaces, words over 100
+    Differs from the reference on purpose: more characters count as spaces, words over 100
     characters are cut instead of unknown, text is composed (NFC), and lowercasing does not imply
     stripping accents.
 
     Args:
-        tokens: every entry in the order of its id, `SPECIAL_TOKENS` among them.
-        rules: how text is treated.
+        tokens: all entries in the order of their ids, including `SPECIAL_TOKENS`.
+        rules: how text is processed.
     """
     vocab = {token: i for i, token in enumerate(tokens)}
     if rules.whole:
@@ -133,12 +131,12 @@ def make_backend(tokens: Sequence[str], rules: Rules) -> Tokenizer:
 def make_bert_backend(
     tokens: Sequence[str], settings: Mapping[str, Any], *, unk_token: str
 ) -> Tokenizer:
-    """Build the tokenizer that the transformers library makes of a vocab.txt.
+    """Build the tokenizer that the transformers library creates from a vocab.txt.
 
     Args:
         tokens: the lines of vocab.txt.
-        settings: its tokenizer_config.json.
-        unk_token: what a word without a parse becomes.
+        settings: the content of tokenizer_config.json.
+        unk_token: replaces words that cannot be encoded.
     """
     vocab = {token: i for i, token in enumerate(tokens)}
     backend = Tokenizer(models.WordPiece(vocab, unk_token=unk_token))
@@ -148,24 +146,24 @@ def make_bert_backend(
 
 
 def make_bert_normalizer(settings: Mapping[str, Any]) -> normalizers.Normalizer:
-    """Build BERT's normalizer from the settings that Hugging Face folders store."""
+    """Build BERT's normalizer from the settings in a Hugging Face folder."""
     return normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),  # None: as lowercase says
+        strip_accents=settings.get("strip_accents"),  # None: same as lowercase
         lowercase=settings.get("do_lower_case", True),
     )
 
 
 def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
-    """Choose how to cut text into chunks that can be encoded one by one.
+    """Choose how to split text into chunks that can be encoded one by one.
 
-    The ids of the chunks, in order, are those of the whole text. Where a pipeline from elsewhere
-    does not allow that, the whole text is the one chunk.
+    The ids of the chunks together equal those of the whole text. If a pipeline from elsewhere does
+    not allow that, the whole text is one chunk.
 
     Args:
         backend: the library's tokenizer.
-        kmer: how its sequences are cut, if they are.
+        kmer: how sequences are cut, if at all.
     """
     stored = json.loads(backend.to_str())
     normalizer = stored["normalizer"] or {}
@@ -177,21 +175,21 @@ def find_cutter(backend: Tokenizer, kmer: Kmer | None = None) -> Cutter:
             split=_split_to_kmers(kmer, backend.normalizer, lowercase=bert[0]["lowercase"])
         )
     if steps and steps[0].get("pattern") == {"Regex": _SPACES}:
-        # A word that is kept whole may hold Han or punctuation, but no white space.
+        # A word that is kept whole may contain Han or punctuation, but no white space.
         if plain_additions or not bert[0]["handle_chinese_chars"]:
             return Cutter(split=str.split)
         return Cutter(cuts_han=True, parts=_OWN_PARTS)
     splits_at_spaces = (stored["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
-    # Added there, a token that is no control token may hold a space.
+    # Here an added token that is not special may contain a space.
     if steps != bert or not splits_at_spaces or plain_additions:
         return Cutter(split=lambda text: [text])
     return Cutter(cuts_han=bert[0]["handle_chinese_chars"], all_spaces=False, parts=_BERT_PARTS)
 
 
 def make_splitter(rules: Rules, normalizer: normalizers.Normalizer) -> Splitter:
-    """Return how a tokenizer of our own cuts text into chunks: at white space, Han, or to k-mers.
+    """Return a function that splits text at white space and Han, or into k-mers.
 
-    Chunks may be of any length: see `cut_run`.
+    Chunks may be of any length; see `cut_run`.
     """
     if rules.kmer is not None:
         return _split_to_kmers(rules.kmer, normalizer, lowercase=rules.lowercase)
@@ -203,14 +201,14 @@ def _split_to_kmers(kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase
 
 
 def _split_at_spaces_and_han(text: str) -> list[str]:
-    # Cutting at white space alone is several times faster.
+    # Splitting at white space alone is several times faster.
     has_han = not text.isascii() and HAN.search(text) is not None
     return WORD_OR_HAN.findall(text) if has_han else text.split()
 
 
 def cut_run(chunk: str) -> Sequence[str]:
-    """Cut a chunk that is too long for the library, if the words in it stay the same."""
-    # Exact where nothing but the cut at 100 characters can happen to the run.
+    """Split a chunk that is too long for the library, if that does not change its words."""
+    # Exact only if the pipeline does nothing but cut the run at 100 characters.
     if len(chunk) <= LONGEST_RUN or not (chunk.isascii() and chunk.isalnum()):
         return (chunk,)
     return [chunk[i : i + LONGEST_RUN] for i in range(0, len(chunk), LONGEST_RUN)]
@@ -219,17 +217,16 @@ def cut_run(chunk: str) -> Sequence[str]:
 def cut_text(
     text: str, kmer: Kmer, normalizer: normalizers.Normalizer, *, lowercase: bool
 ) -> Iterator[str]:
-    """Normalise a text and cut each of its sequences.
+    """Normalise a text and cut its sequences into k-mers.
 
     Args:
-        text: sequences between white space, of any length.
-        kmer: how to cut.
-        normalizer: the tokenizer's.
-        lowercase: whether this normalizer lowercases.
+        text: sequences of any length, separated by white space.
+        kmer: how to cut them.
+        normalizer: the tokenizer's normalizer.
+        lowercase: whether the normalizer lowercases.
     """
     for chunk in text.split():
-        # The library takes some 50 bytes a character, too much for a chromosome in one line; on
-        # plain letters it does nothing but lowercase.
+        # Saves the library's memory: for plain ASCII, it would only lowercase.
         if chunk.isascii() and chunk.isprintable():
             yield from cut_sequence(chunk.lower() if lowercase else chunk, kmer)
             continue

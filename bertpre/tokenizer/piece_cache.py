@@ -1,7 +1,7 @@
-"""Pieces of chunks that were met before: a number for each chunk, and tables by that number.
+"""Cache the pieces of chunks: number the chunks, and store the pieces in arrays by number.
 
-Words repeat, so looking up their numbers, and the pieces of all numbers at once in arrays, is
-several times faster than encoding the text.
+Since words repeat, looking up numbers and pieces for all words at once is several times faster than
+encoding the text.
 """
 
 from array import array
@@ -15,31 +15,31 @@ from bertpre.tokenizer.chunks import FIRST_HAN, LAST_HAN, LONGEST_HASHED, Cutter
 
 Array = npt.NDArray[Any]
 
-# The cache starts anew before it takes more than some 50 MB; a long chunk counts as several.
+# The cache is emptied before it exceeds about 50 MB; a long chunk counts as several.
 _MOST_CHUNKS = 200_000
 _CHARACTERS_PER_CHUNK = 32
 NOT_FOUND = -1
-_SLOT_BITS = 20  # some five slots for each chunk of a full cache
+_SLOT_BITS = 20  # about five slots per chunk of a full cache
 _EMPTY = np.uint64(0)
 
 
 class Pieces(NamedTuple):
-    """Ids of things one after another, and how many each of the things has."""
+    """The concatenated ids of several items, and the number of ids of each."""
 
     ids: Array  # int32, (sum of lengths,)
-    lengths: Array  # int32, (things,)
+    lengths: Array  # int32, (items,)
 
 
 class NumberedChunks(NamedTuple):
-    """The chunks of several texts, by their numbers."""
+    """The chunks of several texts by number."""
 
     numbers: Array  # int32, (chunks,)
-    counts: Array  # int64, (texts,) chunks of each
-    is_han: Array | None  # bool, (chunks,) the single Han characters; None where there is none
+    counts: Array  # int64, (texts,)
+    is_han: Array | None  # bool, (chunks,): single Han characters; None if there are none
 
 
 class _ChunkNumbers(dict[str, int]):
-    """Gives each chunk that it is asked for the next number, and notes which were new."""
+    """Assigns consecutive numbers to chunks, and lists the new ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,14 +59,14 @@ class _ChunkNumbers(dict[str, int]):
 
 
 class WordTable:
-    """From hashes of words to their numbers, by open addressing."""
+    """A hash table from hashes of words to numbers, with open addressing."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(1 << _SLOT_BITS, np.uint64)
         self._numbers = np.zeros(1 << _SLOT_BITS, np.int32)
 
     def find(self, hashes: Array) -> Array:
-        """Return the number of each hash, int32, or `NOT_FOUND`."""
+        """Return the number of each hash, int32; `NOT_FOUND` if unknown."""
         slots = _slots(hashes)
         there = self._hashes[slots]
         numbers = np.where(there == hashes, self._numbers[slots], np.int32(NOT_FOUND))
@@ -82,12 +82,12 @@ class WordTable:
         return numbers
 
     def add(self, hashes: Array, numbers: Array) -> None:
-        """Add hashes that are not there yet, each once."""
+        """Add distinct hashes that are not in the table."""
         slots = _slots(hashes)
         while hashes.size:
             free = np.flatnonzero(self._hashes[slots] == _EMPTY)
             self._hashes[slots[free]] = hashes[free]
-            # Of several that want a slot, one has got it.
+            # If several hashes compete for a slot, one of them gets it.
             done = self._hashes[slots] == hashes
             self._numbers[slots[done]] = numbers[done]
             hashes, numbers, slots = hashes[~done], numbers[~done], _next(slots[~done])
@@ -102,11 +102,11 @@ def _next(slots: Array) -> Array:
 
 
 class PieceCache:
-    """Numbers chunks, and knows the pieces of each number.
+    """Numbers chunks and stores their pieces.
 
     Args:
-        cutter: cuts text to chunks.
-        encode: gives the pieces of chunks that were not met before.
+        cutter: splits text into chunks.
+        encode: returns the pieces of new chunks.
     """
 
     def __init__(self, cutter: Cutter, encode: Callable[[list[str]], Pieces]) -> None:
@@ -118,7 +118,7 @@ class PieceCache:
         return len(self._numbers)
 
     def number(self, texts: Sequence[str]) -> NumberedChunks:
-        """Cut texts into chunks and number these; the numbers hold until the next call."""
+        """Split texts into numbered chunks; the numbers are valid until the next call."""
         if len(self._numbers) + self._characters // _CHARACTERS_PER_CHUNK > _MOST_CHUNKS:
             self._forget()
         hashed = self._cutter.cut_to_words(texts)
@@ -138,7 +138,7 @@ class PieceCache:
         return NumberedChunks(numbers, counts, is_han)
 
     def pieces(self, numbers: Array) -> Pieces:
-        """Return the pieces of chunks by their numbers."""
+        """Return the pieces of chunks, given their numbers."""
         starts = np.frombuffer(self._starts, np.int32)
         pool = np.frombuffer(self._pool, np.int32)
         sizes = np.frombuffer(self._sizes, np.int32)[numbers]
@@ -151,7 +151,7 @@ class PieceCache:
         return Pieces(pool[places], sizes)
 
     def chunks_with(self, piece: int, numbers: Array) -> list[tuple[str, int]]:
-        """Return the chunks among some that hold a piece, with how often each is there."""
+        """Return the chunks that contain a piece, with their counts in ``numbers``."""
         found = self.pieces(np.arange(len(self)))
         owners = np.repeat(np.arange(len(self)), found.lengths)
         holds = np.zeros(len(self), bool)
@@ -194,7 +194,7 @@ class PieceCache:
         return numbers
 
     def _learn(self, chunks: list[str]) -> None:
-        """Fill the tables for chunks that have just got the numbers after the last."""
+        """Store the pieces of new chunks, numbered in this order after the last known one."""
         parts = [self._cutter.cut_further(chunk) for chunk in chunks]
         is_whole = np.array([len(part) == 1 for part in parts])
         first = self._make_room(chunks)
@@ -213,7 +213,7 @@ class PieceCache:
         self._fill(first + np.flatnonzero(~is_whole), Pieces(found.ids, lengths))
 
     def _make_room(self, chunks: list[str]) -> int:
-        """Lengthen the tables for new chunks, and return the number of the first."""
+        """Extend the tables for new chunks, and return the first number."""
         first = len(self._starts)
         self._characters += sum(map(len, chunks))
         self._starts.extend([0] * len(chunks))
@@ -221,7 +221,7 @@ class PieceCache:
         return first
 
     def _fill(self, numbers: Array, found: Pieces) -> None:
-        """Write what the chunks of these numbers are cut into."""
+        """Store the pieces of the chunks with these numbers."""
         lengths = found.lengths.astype(np.int32)
         np.frombuffer(self._starts, np.int32)[numbers] = (
             len(self._pool) + np.cumsum(lengths) - lengths

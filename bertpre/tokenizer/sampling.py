@@ -1,4 +1,4 @@
-"""Count the words of a corpus, or of a sample of its documents if it is large."""
+"""Count the words of a corpus, or of a sample of documents if it is large."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,19 +16,19 @@ from bertpre.tokenizer.word_counts import SortedCounts, WordCounts
 
 _STANDARD_INPUT = "-"
 _HASHES = 2**64
-# Counting takes most of the time, so a reading that only finds out the size is a small share.
+# Share of the progress for a pass that only measures the size; counting takes most of the time.
 _SIZING_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """How much of the corpus words were counted in.
+    """The part of the corpus in which words were counted.
 
     Attributes:
-        share: the probability of a document to be drawn; 1 where all were.
-        documents: those that were drawn.
-        bytes: their text.
-        corpus_bytes: the text of the whole corpus.
+        share: the probability of drawing a document; 1 without sampling.
+        documents: number of documents drawn.
+        bytes: size of their text.
+        corpus_bytes: size of all text.
     """
 
     share: float = 1.0
@@ -38,7 +38,7 @@ class Sample:
 
 
 class Counted(NamedTuple):
-    """A corpus and its words."""
+    """The report and the words of a corpus."""
 
     corpus: CorpusReport
     totals: WordCounts
@@ -54,20 +54,20 @@ def count_words(
     seed: int,
     on_progress: Callable[[float], None],
 ) -> Counted:
-    """Count words in one pass; a corpus larger than ``config.sample_bytes`` is read once more.
+    """Count words in one pass, or in two if the corpus is larger than ``config.sample_bytes``.
 
-    Which documents are drawn depends on their text and the seed alone, not on their order or
-    file. Standard input cannot be read twice, so it is counted whole.
+    Sampling depends only on the seed and the text of each document. Standard input is counted
+    completely, as it cannot be read twice.
 
     Args:
-        inputs: files and folders of text.
+        inputs: files and folders with text.
         config: the stage's options.
-        rules: how text becomes words.
-        seed: decides the sample.
-        on_progress: told the share that is done.
+        rules: how text is processed.
+        seed: the seed of the sample.
+        on_progress: called with the share of work done.
 
     Raises:
-        CorpusError: the input cannot be read, holds no words, or no document of it was drawn.
+        CorpusError: the input cannot be read or has no words, or no document was drawn.
     """
     can_sample = _STANDARD_INPUT not in map(str, inputs)
     corpus, totals = CorpusReport(), WordCounts(rules, most_words=config.vocab_size)
@@ -83,7 +83,7 @@ def count_words(
         inputs, config.text, kmer=rules.kmer, report=corpus, on_progress=tell
     ):
         num_bytes += len(record.text.encode())
-        # Files larger than the sample most likely hold more text than it, so why count yet?
+        # Skip counting if the files already show that the corpus will be sampled.
         if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
             totals.add(record.text)
     sample = Sample(documents=corpus.documents, bytes=num_bytes, corpus_bytes=num_bytes)
@@ -95,8 +95,8 @@ def count_words(
     words = totals.finish()
     if not words:
         raise CorpusError(
-            f"no words in the input: all of its {corpus.characters:,} characters "
-            "are control characters or the like, which normalising removes",
+            f"no words in the input: normalising removes all of its {corpus.characters:,} "
+            "characters, such as control characters",
             "check the files, and --format and --text-column",
         )
     return Counted(corpus, totals, words, sample)
@@ -112,7 +112,7 @@ def _count_sample(
     seed: int,
     on_progress: Callable[[float], None],
 ) -> Sample:
-    """Read the text once more, and count the words of the documents that are drawn."""
+    """Read the text again, and count the words of a random sample of documents."""
     share = min(1.0, config.sample_bytes / whole.bytes)
     num_documents = num_bytes = 0
 
@@ -130,7 +130,7 @@ def _count_sample(
         raise CorpusError(
             f"no document was drawn: a sample of {config.sample_bytes:,} bytes is too small for "
             f"{whole.documents:,} documents of {whole.bytes:,} bytes",
-            "raise --sample-bytes, or cut the documents, for instance with --document line",
+            "raise --sample-bytes, or use smaller documents, such as --document line",
         )
     return Sample(
         share=share, documents=num_documents, bytes=num_bytes, corpus_bytes=whole.corpus_bytes

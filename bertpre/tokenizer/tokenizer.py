@@ -1,4 +1,4 @@
-"""Text to ids: one tokenizer folder, loaded; the same class for vocabularies of any origin."""
+"""Encode text to ids with a tokenizer folder of any origin."""
 
 import logging
 import re
@@ -20,35 +20,35 @@ from bertpre.tokenizer.folder import SpecialTokens, read_tokenizer_folder
 from bertpre.tokenizer.normalizing import find_cutter
 from bertpre.tokenizer.piece_cache import PieceCache, Pieces
 
-Segmenter = Callable[[str], list[str]]  # cuts a text into words that together are the text
+Segmenter = Callable[[str], list[str]]  # splits a text into words that join to the text
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 class Encoding(NamedTuple):
-    """The pieces of a text, without [CLS] and [SEP]."""
+    """The ids of a text, without [CLS] and [SEP]."""
 
     ids: npt.NDArray[np.int64]  # (T,)
-    word_starts: npt.NDArray[np.bool_]  # (T,) True where a word begins
+    word_starts: npt.NDArray[np.bool_]  # (T,) True where a word starts
 
 
 class Encodings(NamedTuple):
-    """The pieces of several texts, one text after another, without [CLS] and [SEP]."""
+    """The concatenated ids of several texts, without [CLS] and [SEP]."""
 
     ids: npt.NDArray[np.int32]  # (N,)
-    word_starts: npt.NDArray[np.bool_]  # (N,) True where a word begins
-    lengths: npt.NDArray[np.int64]  # (texts,) pieces of each
+    word_starts: npt.NDArray[np.bool_]  # (N,) True where a word starts
+    lengths: npt.NDArray[np.int64]  # (texts,) number of ids of each
 
 
 class Tokenizer:
-    """A vocabulary and its rules; immutable after `load`.
+    """A vocabulary with its rules for processing text; immutable.
 
     Attributes:
         tokens: the piece of each id.
-        special_ids: control tokens, which text never encodes to (but [UNK]).
-        ordinary_ids: what a random replacement may be: no special token, no "[unused1]" row.
-        kmer: how sequences are cut, if they are.
-        fingerprint: tokenizers in which it is equal give equal ids.
-        files: what a folder needs to hold this tokenizer.
+        special_ids: special tokens; text never encodes to them, except to [UNK].
+        ordinary_ids: ids for random replacement: no special tokens, no "[unused1]" and the like.
+        kmer: how sequences are cut, if at all.
+        fingerprint: equal for tokenizers that give equal ids.
+        files: the files of the tokenizer folder.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Tokenizer:
     ) -> None:
         backend.no_truncation()
         backend.no_padding()
-        # Without this, a literal "[SEP]" in text would become the control token.
+        # Otherwise a literal "[SEP]" in text would become the special token.
         backend.encode_special_tokens = True
         self._backend = backend
         self.kmer = kmer
@@ -88,10 +88,10 @@ class Tokenizer:
             ],
             np.int64,
         )
-        # Whole-token mode looks "[SEP]" up as it looks up any other token.
+        # In whole-token mode, a literal "[SEP]" would be looked up like any token.
         self._as_text = np.arange(len(self.tokens), dtype=np.int32)
         self._as_text[sorted(self.special_ids)] = self.unk_id
-        # In a whole-token vocabulary "##ing" is a word like any other.
+        # In a whole-token vocabulary, "##ing" is an ordinary word.
         self._prefix: str | None = getattr(backend.model, "continuing_subword_prefix", None)
         self._starts_word = np.array([not self._continues(id) for id in range(len(self.tokens))])
         identity = [backend.to_str(), *special]
@@ -99,23 +99,23 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
-        """Load a tokenizer folder of ours, a checkpoint, or a Hugging Face folder of the BERT kind.
+        """Load a tokenizer folder, a checkpoint, or a Hugging Face folder with a BERT tokenizer.
 
         Raises:
-            TokenizerError: files are missing, damaged, contradict each other or are of another
-                kind; a special token is missing.
+            TokenizerError: a file or special token is missing, or files are damaged, contradict
+                each other or are of another kind.
         """
         found = read_tokenizer_folder(Path(folder))
         return cls(found.backend, special=found.special, kmer=found.kmer, files=found.files)
 
     @property
     def is_whole(self) -> bool:
-        """Whether a white-space token is looked up as a whole, never cut into pieces."""
+        """Whether white-space tokens are looked up whole, not split into pieces."""
         return self._prefix is None
 
     @property
     def cuts_han(self) -> bool:
-        """Whether each Han character is a word of its own, as BERT has it."""
+        """Whether each Han character is a word, as in BERT."""
         return self._cutter.cuts_han
 
     @property
@@ -123,20 +123,19 @@ class Tokenizer:
         return len(self.tokens)
 
     def encode(self, text: str) -> Encoding:
-        """Encode text; "[SEP]" and its like in it are plain text.
+        """Encode a text; a literal "[SEP]" or the like is ordinary text.
 
-        The ids are those that the tokenizers library gives for the whole text; for overlapping
-        k-mers, for the text with these cut.
+        The ids equal those of the tokenizers library, after cutting if k-mers overlap.
         """
         found = self.encode_all([text])
         return Encoding(found.ids.astype(np.int64), found.word_starts)
 
     def encode_all(self, texts: Sequence[str], *, segment: Segmenter | None = None) -> Encodings:
-        """Encode texts, each as `encode` does; many at once take far less time.
+        """Encode many texts, which is much faster than one by one.
 
         Args:
             texts: any texts.
-            segment: finds the words of Han characters, of which each begins one otherwise.
+            segment: finds words of Han characters; without it, each character starts a word.
         """
         numbers, counts, is_han = self._cache.number(texts)
         found = self._cache.pieces(numbers)
@@ -144,18 +143,18 @@ class Tokenizer:
         lengths = np.diff(ends[np.cumsum(counts)], prepend=0)
         word_starts = self._starts_word[found.ids]
         if segment is not None and is_han is not None:
-            # A Han character is always one piece.
+            # A Han character is always a single piece.
             places = ends[:-1][is_han]
             word_starts[places[_find_inside_words(texts, segment)]] = False
         return Encodings(found.ids, word_starts, lengths)
 
     def unknown_chunks(self, texts: Sequence[str]) -> list[tuple[str, int]]:
-        """Return the words (or longer stretches) in texts that hold [UNK], with their counts."""
+        """Return the words (or longer chunks) in texts that contain [UNK], with their counts."""
         numbers, _, _ = self._cache.number(texts)
         return self._cache.chunks_with(self.unk_id, numbers)
 
     def encode_with_mask(self, text: str) -> list[int]:
-        """Encode text in which a literal mask token is the mask, as fill-mask needs it."""
+        """Encode a text where the literal mask token is the mask, for fill-mask."""
         ids: list[int] = []
         for i, part in enumerate(text.split(self.tokens[self.mask_id])):
             if i > 0:
@@ -164,7 +163,7 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join pieces to text that people can read; special tokens are shown as they are."""
+        """Join pieces to readable text, including special tokens."""
         words: list[str] = []
         for id in ids:
             if words and self._continues(id):
@@ -186,16 +185,16 @@ class Tokenizer:
         )
 
     def _encode_new(self, chunks: list[str]) -> Pieces:
-        # One call for all: each chunk is a "word" to the library, whose number tells ids apart.
+        # One call for all: each chunk is a pre-tokenized word, whose index identifies its ids.
         encoding = self._backend.encode(chunks, is_pretokenized=True, add_special_tokens=False)
-        # Only added special tokens belong to no word, and none are added here.
+        # All ids belong to a word, as no special tokens are added.
         owners = np.array(encoding.word_ids, np.int64)
         ids = self._as_text[np.array(encoding.ids, np.int64)]
         return Pieces(ids, np.bincount(owners, minlength=len(chunks)))
 
 
 def _find_inside_words(texts: Sequence[str], segment: Segmenter) -> npt.NDArray[np.bool_]:
-    """Tell for each Han character of all texts whether it continues a word."""
+    """Return for each Han character in all texts whether it continues a word."""
     joined = "\n".join(texts)
     words = list(chain.from_iterable([*segment(text), "\n"] for text in texts))
     assert "".join(words) == joined + "\n"
@@ -209,10 +208,10 @@ def _find_inside_words(texts: Sequence[str], segment: Segmenter) -> npt.NDArray[
 
 
 def load_segmenter(name: str) -> Segmenter | None:
-    """Load a segmenter; "none" is none.
+    """Load a word segmenter, or return None for "none".
 
     Raises:
-        ConfigError: its package is missing.
+        ConfigError: the package is not installed.
     """
     if name == "none":
         return None
@@ -223,6 +222,6 @@ def load_segmenter(name: str) -> Segmenter | None:
             "make_data.word_segmenter jieba: the package jieba is not installed",
             "pip install 'bertpre[zh]'",
         ) from error
-    jieba.setLogLevel(logging.WARNING)  # or it tells on stderr how long its dictionary took
+    jieba.setLogLevel(logging.WARNING)  # otherwise it logs how long its dictionary took
     words: Segmenter = jieba.lcut
     return words

@@ -1,4 +1,4 @@
-"""The build-vocab stage: text to a tokenizer folder and a report of how well it fits."""
+"""The build-vocab stage: from text to a tokenizer folder, with a report of how well it fits."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,30 +22,30 @@ log = logging.getLogger(__name__)
 
 _MOST_FREQUENT_SHOWN = 10
 
-# How far the stage is, in percent, when words are counted and when the trainer has all of them.
-# What it does then cannot be watched.
+# Progress in percent when words are counted, and when they are passed to the trainer, which then
+# reports no progress.
 _COUNTED, _FED = 55, 70
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VocabReport:
-    """What a vocabulary was made from, and how well it fits.
+    """The sources of a vocabulary, and how well it fits them.
 
     Attributes:
-        corpus: what was read.
-        sample: how much of it words were counted in.
-        words: running words as the model will see them, punctuation marks among them; in
-            whole-token mode, running tokens.
-        distinct_words: how many of these differ.
-        cut_words: runs over 100 characters, which are cut there.
-        forgotten_words: occurrences of rare words that did not fit in memory.
-        vocab_size_asked: the cap.
-        vocab_size: entries found.
-        left_out: characters (in whole-token mode, tokens) that have no entry.
-        left_out_most_frequent: the first of them, with their counts.
-        unk_rate: share of the words that become [UNK]; None if no text was given.
-        pieces_per_word: mean over the words, likewise. Extra tokens with punctuation in them count
-            as the words that they would be cut to.
+        corpus: the text that was read.
+        sample: the part of it in which words were counted.
+        words: number of words after normalising, including punctuation marks; in whole-token mode,
+            tokens.
+        distinct_words: number of distinct words.
+        cut_words: words over 100 characters, which are cut.
+        forgotten_words: occurrences of rare words that were dropped to save memory.
+        vocab_size_asked: the requested maximum.
+        vocab_size: the number of entries.
+        left_out: characters (in whole-token mode, tokens) without an entry.
+        left_out_most_frequent: the most frequent of them, with counts.
+        unk_rate: share of the words that become [UNK]; None without text.
+        pieces_per_word: mean number of pieces; None without text. Extra tokens with punctuation
+            count as several words.
     """
 
     corpus: CorpusReport = field(default_factory=CorpusReport)
@@ -71,20 +71,20 @@ def build_vocab(
     overwrite: bool = False,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> VocabReport:
-    """Make a tokenizer folder from text; equal text and options give equal bytes.
+    """Build a tokenizer folder from text; the same text and options give the same bytes.
 
     Args:
-        inputs: files and folders of text; with ``config.vocab_file`` there may be none.
-        output: the folder to make.
+        inputs: files and folders with text; may be empty with ``config.vocab_file``.
+        output: the folder to create.
         config: the stage's options.
-        seed: decides which documents of a large corpus are sampled.
-        overwrite: replace a finished folder.
-        on_progress: told how many percent of the work are done, and 100.
+        seed: the seed for sampling documents of a large corpus.
+        overwrite: replace an existing tokenizer folder.
+        on_progress: called with the percentage of work done, and 100.
 
     Raises:
-        CorpusError: the input cannot be read, holds no words, or would turn into [UNK] too much.
-        TokenizerError: the extra tokens or the given vocabulary are of no use.
-        ConfigError: the output exists, or there is nothing to make a vocabulary from.
+        CorpusError: the input cannot be read, has no words, or gives too many [UNK].
+        TokenizerError: the extra tokens or the given vocabulary are invalid.
+        ConfigError: the output exists, or there is no input.
     """
     options, rules = _options_of(config), _rules_of(config)
 
@@ -103,7 +103,7 @@ def build_vocab(
         if config.vocab_file is not None:
             given = read_vocab(Path(config.vocab_file))
         elif not inputs:
-            raise ConfigError("no text to make a vocabulary from", "name files or folders")
+            raise ConfigError("no text to build a vocabulary from", "name files or folders")
         counted = None
         if inputs:
             counted = count_words(
@@ -140,7 +140,7 @@ def _options_of(config: BuildVocab) -> dict[str, Any]:
     options = config_to_dict(config)
     for name in ("extra_tokens", "vocab_file"):
         path = options[name]
-        # A manifest tells what a folder was made from, not where that lay.
+        # A manifest must not contain paths.
         if path is not None and Path(path).is_file():
             options[name] = fingerprint_file(Path(path))
     return options
@@ -164,7 +164,7 @@ def _choose_tokens(
     extra: ExtraTokens,
     tell: Callable[[float], None],
 ) -> ChosenTokens:
-    """Fill the room that the special tokens and those of the user leave."""
+    """Choose the entries after special and extra tokens."""
     room = config.vocab_size - len(SPECIAL_TOKENS) - len(extra.tokens)
     if room < 1:
         raise ConfigError(
@@ -197,10 +197,10 @@ def _describe(
     *,
     is_whole: bool,
 ) -> VocabReport:
-    """Add what was counted, and how the tokens fit that."""
+    """Add the counts, and how well the tokens fit them."""
     totals, known = counted.totals, set(tokens)
     if is_whole:
-        # A literal "[MASK]" in text is no control token.
+        # A literal "[MASK]" in text is not the special token.
         known -= set(SPECIAL_TOKENS)
         unknown = totals.total - sum(count for word, count in counted.words if word in known)
         pieces = totals.total
@@ -230,20 +230,20 @@ def _check_unknown(report: VocabReport, config: BuildVocab, *, is_given: bool) -
         unit = "characters" if config.token_mode == "wordpiece" else "tokens"
         named = ", ".join(f"{what!r} {count:,}" for what, count in report.left_out_most_frequent)
         if is_given:
-            way_out = "take a vocabulary made for such text, with the casing it was made with"
+            way_out = "use a vocabulary for this kind of text, with the right casing"
         elif config.token_mode == "wordpiece":
             way_out = "raise --vocab-size"
         else:
             way_out = "raise --vocab-size or lower --min-frequency, or use --token-mode wordpiece"
         raise CorpusError(
-            f"{report.unk_rate:.1%} of the {report.words:,} words would become [UNK], which a "
-            f"model cannot learn from; expected {config.max_unknown_share:.0%} at most; "
-            f"{report.left_out:,} {unit} have no entry, most often {named}",
+            f"{report.unk_rate:.1%} of the {report.words:,} words would become [UNK], from which a "
+            f"model learns nothing; expected at most {config.max_unknown_share:.0%}; "
+            f"{report.left_out:,} {unit} have no entry, most frequently {named}",
             f"{way_out}; or allow it with --max-unknown-share",
         )
     if report.forgotten_words:
         log.warning(
-            "%s occurrences of rare words (%.2f %%) were not counted, to bound memory",
+            "%s occurrences of rare words (%.2f %%) were dropped to save memory",
             f"{report.forgotten_words:,}",
             100 * report.forgotten_words / report.words,
         )

@@ -1,4 +1,4 @@
-"""How often each word of a corpus occurs, in one streaming pass and bounded memory."""
+"""Count the words of a corpus in one streaming pass with bounded memory."""
 
 import hashlib
 import tempfile
@@ -21,41 +21,39 @@ from bertpre.tokenizer.normalizing import (
     make_splitter,
 )
 
-# Raw chunks are kept apart until so many differ, or so much text was read: a chunk is normalised
-# once for all its occurrences, and a line without white space is one huge chunk.
+# Raw chunks are counted before normalising, up to this many distinct ones or this much text (a line
+# without white space is one chunk), so that repeated ones are normalised once.
 _CHUNKS_KEPT = 100_000
 _CHARACTERS_KEPT = 8_000_000
-# The library takes some 16 bytes for each byte that it is given at once.
+# The library takes about 16 times the memory of the text in one call.
 _CHARACTERS_AT_ONCE = 65_536
-# Texts are split together up to here.
+# Short texts are joined up to this length, then split.
 _CHARACTERS_TOGETHER = 16_384
-# Words beyond these wait on disk, and meet again when all text is read.
+# If there are more distinct words, their counts move to disk until the end.
 _WORDS_IN_MEMORY = 250_000
-# Beyond this, the rarest words are forgotten at the end, by their count in the whole corpus: so the
-# order of the text does not matter. They hardly move a merge.
+# At the end, the rarest words beyond this number are dropped; they hardly affect merges. Counts are
+# those in the whole corpus, so that the order of the text does not matter.
 _MOST_WORDS = 400_000
-_PARTS = 64  # of a corpus with ten million different words, each takes some 25 MB
+_PARTS = 64  # 25 MB each in a corpus with ten million distinct words
 
 
 class WordCounts:
-    """Counts words as a tokenizer with the same rules will see them.
+    """Counts words as split by a tokenizer with the same rules.
+
+    Args:
+        rules: how text is processed.
+        most_words: minimum number of distinct words to keep, if there are that many.
 
     Attributes:
-        total: running words counted so far.
-        characters: occurrences of each character, complete after `finish`.
-        inside: characters that occurred after another one of the same word, likewise.
-        cut_words: runs over 100 characters, which are counted in parts.
-        forgotten: occurrences of rare words that were dropped to bound memory.
-        distinct: how many words differ, complete after `finish`, the dropped ones included.
+        total: number of words so far.
+        characters: occurrences of each character, set by `finish`.
+        inside: characters that occur inside words, not only as the first one, set by `finish`.
+        cut_words: words over 100 characters, which are counted in parts.
+        forgotten: occurrences of rare words that were dropped to save memory, set by `finish`.
+        distinct: number of distinct words, including dropped ones, set by `finish`.
     """
 
     def __init__(self, rules: Rules, *, most_words: int = 0) -> None:
-        """Start with no words.
-
-        Args:
-            rules: how text becomes words.
-            most_words: words to remember at least, where there are so many.
-        """
         self._normalizer = make_normalizer(rules)
         self._pre_tokenizer = make_pre_tokenizer(rules)
         self._whole = rules.whole
@@ -76,7 +74,7 @@ class WordCounts:
 
     def add(self, text: str) -> None:
         """Count the words of a text."""
-        # Together with others, as most texts are short: a call for each takes as long as its words.
+        # Texts are joined, as calls for short ones are slow.
         self._waiting.append(text)
         self._characters_waiting += len(text)
         if self._characters_waiting > _CHARACTERS_TOGETHER:
@@ -90,14 +88,14 @@ class WordCounts:
         chunks = iter(self._split(text))
         if len(text) > LONGEST_RUN and not self._whole:
             chunks = self._cut_long_runs(chunks)
-        # A chromosome in one line has as many k-mers as characters.
+        # In blocks, as a chromosome in one line has as many k-mers as characters.
         while block := list(islice(chunks, _CHUNKS_KEPT)):
             self._chunks.update(block)
             if len(self._chunks) > _CHUNKS_KEPT or self._characters_kept > _CHARACTERS_KEPT:
                 self._count_chunks()
 
     def finish(self) -> "SortedCounts":
-        """Return the words; this object keeps the totals and gives the words up."""
+        """Return the words; only the totals stay in this object."""
         self._split_waiting()
         self._count_chunks()
         words, self._words = self._words, Counter()
@@ -129,7 +127,7 @@ class WordCounts:
             for text in _join_chunks(chunks):
                 words = self._split_to_words(text, times)
                 self.total += len(words) * times
-                if times == 1:  # most chunks are rare
+                if times == 1:  # the fast path for most chunks
                     self._words.update(words)
                 else:
                     for word, count in Counter(words).items():
@@ -140,7 +138,7 @@ class WordCounts:
                     self._words.clear()
 
     def _cut_long_runs(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Cut runs that are too long for the library, each of which is still one run."""
+        """Split runs that are too long for the library, without counting them as several."""
         for chunk in chunks:
             parts = cut_run(chunk)
             self.cut_words -= sum(len(part) > LONGEST_WORD for part in parts[1:])
@@ -150,7 +148,7 @@ class WordCounts:
         words: list[str] = []
         rest: list[str] = []
         for word in self._normalizer.normalize_str(text).split():
-            # Letters and digits alone hold no punctuation to split at, which saves a slow call.
+            # Letters and digits need no splitting at punctuation, which is slow.
             whole = self._whole or (len(word) <= LONGEST_WORD and word.isalnum())
             (words if whole else rest).append(word)
         if rest:
@@ -159,7 +157,7 @@ class WordCounts:
         return words
 
     def _count_characters(self, words: Mapping[str, int]) -> None:
-        # Together where the count is the same, as most words are rare.
+        # Grouped by count, as most words are rare.
         by_count: defaultdict[int, list[str]] = defaultdict(list)
         for word, count in words.items():
             by_count[count].append(word)
@@ -170,18 +168,14 @@ class WordCounts:
 
 
 class _CountsOnDisk:
-    """Adds up counts in files, over any number of calls; a word is always in the same part."""
+    """Adds up counts in files, partitioned by word."""
 
     def __init__(self) -> None:
-        # Without names, so that nothing is left behind however the process ends.
+        # Unnamed, so that nothing is left behind if the process is killed.
         self._files = [tempfile.TemporaryFile() for _ in range(_PARTS)]  # noqa: SIM115
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Write counts away.
-
-        Args:
-            counts: words without white space, with their counts.
-        """
+        """Append the counts of words without white space."""
         lines: list[list[bytes]] = [[] for _ in self._files]
         for word, count in counts.items():
             encoded = word.encode()
@@ -190,7 +184,7 @@ class _CountsOnDisk:
             file.write(b"".join(part))
 
     def parts(self) -> Iterator[Counter[str]]:
-        """Yield the sums, part by part, and give the disk back."""
+        """Yield the sums of each partition, and delete its file."""
         for file in self._files:
             file.seek(0)
             sums: Counter[str] = Counter()
@@ -202,7 +196,7 @@ class _CountsOnDisk:
 
 
 class SortedCounts:
-    """Words in code point order with their counts, in a few bytes each."""
+    """Words in code point order with counts, stored compactly."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         words = sorted(counts)
@@ -213,14 +207,13 @@ class SortedCounts:
         return len(self._counts)
 
     def fingerprint(self) -> str:
-        """Return the sha256 of words and counts, the same in whatever order they were read."""
+        """Return the sha256 of words and counts, independent of the order of reading."""
         return hashlib.sha256(self._counts.tobytes() + self._text).hexdigest()
 
     def most_frequent(self, number: int) -> Iterator[tuple[str, int]]:
-        """Yield that many words at most, in code point order; rarer ones are left out.
+        """Yield up to this number of the most frequent words, in code point order.
 
-        Of the words that occur just as often as the last that finds room, those that are taken lie
-        evenly over the order, so that no script is favoured.
+        Words with the lowest count are taken at even distances, so that no script is favoured.
         """
         if len(self) <= number:
             yield from self
@@ -247,7 +240,7 @@ class SortedCounts:
 
 
 def _most_frequent(words: Mapping[str, int], number: int) -> dict[str, int]:
-    # One fixed order of all words, so that it does not matter in which parts they come.
+    # Ties are broken in code point order, whatever the order of the partitions.
     least = sorted(words.values(), reverse=True)[number - 1]
     kept = {word: count for word, count in words.items() if count > least}
     tied = sorted(word for word, count in words.items() if count == least)

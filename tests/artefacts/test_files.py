@@ -76,10 +76,10 @@ def test_an_output_file_that_is_there_or_is_read_is_refused(tmp_path):
     check_output_file(tmp_path / "new.tsv", reads=table, overwrite=False)
     check_output_file(table, overwrite=True)
     with pytest.raises(
-        ConfigError, match=r"table\.tsv: exists already — choose another --output, or"
+        ConfigError, match=r"table\.tsv: already exists — choose another --output, or"
     ):
         check_output_file(table, overwrite=False)
-    with pytest.raises(ConfigError, match=r"table\.tsv: is the table to be read"):
+    with pytest.raises(ConfigError, match=r"table\.tsv: is also the input"):
         check_output_file(table, reads=table, overwrite=True)
     with pytest.raises(ConfigError, match="is a folder; expected a file"):
         check_output_file(tmp_path, overwrite=True)

@@ -91,7 +91,7 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path):
         read_manifest(tmp_path, "checkpoint")
 
     assert caught.value.message == (
-        f"{tmp_path}: not a finished checkpoint folder (it has no manifest.json)"
+        f"{tmp_path}: not a complete checkpoint folder (it has no manifest.json)"
     )
     assert "make one with `bertpre pretrain`" in str(caught.value.hint)
 
@@ -121,7 +121,9 @@ def test_a_folder_of_a_newer_format_is_refused(artefact):
     manifest = read_manifest(artefact, "tokenizer")
     write_json(artefact / "manifest.json", {**manifest, "format": 99})
 
-    with pytest.raises(DataFormatError, match=r"format 99, newer than this bertpre reads \(\d+\)"):
+    with pytest.raises(
+        DataFormatError, match=r"format 99 is newer than this version can read \(\d+\)"
+    ):
         read_manifest(artefact, "tokenizer")
 
 
@@ -132,7 +134,9 @@ def test_a_folder_of_the_next_format_is_refused_and_of_an_older_one_read(artefac
     assert read_manifest(artefact, "tokenizer")["format"] == 0
 
     write_json(artefact / "manifest.json", {**manifest, "format": 2})
-    with pytest.raises(DataFormatError, match=r"format 2, newer than this bertpre reads \(1\)"):
+    with pytest.raises(
+        DataFormatError, match=r"format 2 is newer than this version can read \(1\)"
+    ):
         read_manifest(artefact, "tokenizer")
 
 
@@ -151,7 +155,7 @@ def test_a_missing_file_is_found(artefact):
     manifest = read_manifest(artefact, "tokenizer")
     (artefact / "vocab.txt").unlink()
 
-    with pytest.raises(DataFormatError, match=r"vocab\.txt: missing, though the manifest lists it"):
+    with pytest.raises(DataFormatError, match=r"vocab\.txt: missing, but listed in the manifest"):
         check_files(artefact, manifest, content=False)
 
 
@@ -159,7 +163,9 @@ def test_a_cut_file_is_found_by_its_size(artefact):
     manifest = read_manifest(artefact, "tokenizer")
     (artefact / "vocab.txt").write_text("te")
 
-    with pytest.raises(DataFormatError, match=r"vocab\.txt: expected 4 bytes, found 2 — make the"):
+    with pytest.raises(
+        DataFormatError, match=r"vocab\.txt: expected 4 bytes, found 2 — recreate the"
+    ):
         check_files(artefact, manifest, content=False)
 
 
@@ -195,4 +201,4 @@ def test_a_fault_without_a_file_gets_the_name_of_the_output(tmp_path):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")  # the reader left: no fault of the file
 
     assert error.value.message == f"{tmp_path / 'out'}: cannot be written (No space left on device)"
-    assert error.value.hint == "make room, then run the same command again"
+    assert error.value.hint == "free some space, then run the same command again"

@@ -78,7 +78,7 @@ def test_an_existing_output_is_refused(artefact):
     with pytest.raises(ConfigError) as caught:
         make(artefact, content="other")
 
-    assert caught.value.message == f"{artefact}: exists already"
+    assert caught.value.message == f"{artefact}: already exists"
     assert caught.value.hint == "choose another --output, or pass --overwrite"
     assert (artefact / "vocab.txt").read_text() == "text"
 
@@ -103,7 +103,7 @@ def test_overwrite_leaves_alone_what_bertpre_did_not_finish(tmp_path):
     home.mkdir()
     (home / "thesis.tex").write_text("precious")
 
-    with pytest.raises(ConfigError, match="not a tokenizer folder that bertpre finished"):
+    with pytest.raises(ConfigError, match="not a complete tokenizer folder made by bertpre"):
         make(home, overwrite=True)
 
     assert (home / "thesis.tex").read_text() == "precious"
@@ -114,7 +114,7 @@ def test_a_file_is_never_replaced(tmp_path, overwrite):
     file = tmp_path / "file"
     file.write_text("precious")
 
-    with pytest.raises(ConfigError, match=r"exists already|is a file; expected a folder"):
+    with pytest.raises(ConfigError, match=r"already exists|is a file; expected a folder"):
         make(file, overwrite=overwrite)
 
     assert file.read_text() == "precious"
@@ -144,7 +144,7 @@ def test_a_link_to_a_folder_stays_a_link(artefact, tmp_path):
 def test_an_output_under_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(ConfigError, match=r"out: cannot be made \(Not a directory\)"):
+    with pytest.raises(ConfigError, match=r"out: cannot be created \(Not a directory\)"):
         make(tmp_path / "file" / "out")
 
 
@@ -240,7 +240,7 @@ def test_overwrite_leaves_a_folder_alone_whose_manifest_is_not_of_this_stage(tmp
     (folder / "manifest.json").write_text(manifest)
     (folder / "thesis.txt").write_text("mine")
 
-    with pytest.raises(ConfigError, match="is not a tokenizer folder that"):
+    with pytest.raises(ConfigError, match="not a complete tokenizer folder made by"):
         check_output(folder, kind="tokenizer", overwrite=True)
 
     assert (folder / "thesis.txt").read_text() == "mine"

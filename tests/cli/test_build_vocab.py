@@ -22,8 +22,8 @@ def test_the_report_is_printed_on_stdout(tmp_path):
 
     assert result.returncode == 0
     assert result.stderr == (
-        "warning: 86 % of the documents repeat an earlier one exactly, which a model learns by "
-        "heart; --dedup documents removes them\n"
+        "warning: 86 % of the documents exactly repeat an earlier one, which a model "
+        "memorises; --dedup documents removes them\n"
     )
     assert result.stdout == (
         "tok:\n"
@@ -118,8 +118,8 @@ def test_an_input_error_leaves_nothing(tmp_path):
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
         "error: a.tsv: line 1: no column 'text'; found 2 columns: 'label', 'body'\n"
-        "what to do: name one of these with --text-column and the like; or, if line 1 is no "
-        "header, pass --no-header and give the column's number\n"
+        "what to do: choose one of these with --text-column or the like; or, if line 1 is not "
+        "a header, pass --no-header and the column's number\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
 
@@ -132,6 +132,6 @@ def test_overwriting_needs_the_flag(tmp_path):
     allowed = run(tmp_path, "a.txt", "--output", "tok", "--lowercase", "--overwrite")
 
     assert refused.returncode == 1
-    assert "tok: exists already" in refused.stderr
+    assert "tok: already exists" in refused.stderr
     assert allowed.returncode == 0
     assert '"lowercase": true' in (tmp_path / "tok" / "manifest.json").read_text()

@@ -270,7 +270,7 @@ def test_predict_refuses_an_existing_output_and_replaces_it_on_request(run, tmp_
     replaced = run("predict", model, table, "--output", output, "--overwrite")
 
     assert (refused.code, replaced.code) == (1, 0)
-    assert f"error: {output}: exists already" in refused.err
+    assert f"error: {output}: already exists" in refused.err
     assert output.read_text().startswith("prediction\t")
 
 
@@ -309,7 +309,7 @@ def test_top_k_below_one_is_wrong_usage(run, checkpoint):
         (["finetune", "CHECKPOINT", "--train", "TABLE", "--output", "out",
           "--text-column", "sentence", "--label-column", "sentence"],
          "text_column and label_column are both 'sentence'"),
-        (["finetune", "CHECKPOINT", "--train", "TABLE", "--output", "full"], "exists already"),
+        (["finetune", "CHECKPOINT", "--train", "TABLE", "--output", "full"], "already exists"),
         (["finetune", "CHECKPOINT", "--train", "TABLE", "--output", "out", "--batch-size", "0"],
          "finetune.batch_size: input should be greater than or equal to 1, found 0"),
         (["predict", "CHECKPOINT", "TABLE", "--output", "out"], "expected a model folder, found"),

@@ -130,7 +130,7 @@ def test_a_config_file_gives_the_options_and_a_flag_goes_before_it(
         (["--text-column", "body", "--format", "csv"], "no column 'body'"),
         (
             ["--set", "make_data.ngram_weights=6,3"],
-            "ngram_weights: .* one to 10 numbers of 0 or more .* found '6,3'",
+            "ngram_weights: .* 1 to 10 non-negative numbers .* found '6,3'",
         ),
         (["--balance-nsp", "--objective", "mlm"], "has nothing to balance with --objective mlm"),
         (
@@ -173,7 +173,7 @@ def test_an_output_that_exists_is_kept_unless_it_may_be_overwritten(
     kept = (tmp_path / "data/manifest.json").read_bytes()
     replaced = run(*command, "--overwrite")
 
-    assert "exists already — choose another --output, or pass --overwrite" in str(refused.exception)
+    assert "already exists — choose another --output, or pass --overwrite" in str(refused.exception)
     assert kept == before
     assert replaced.exit_code == 0
     assert (tmp_path / "data/manifest.json").read_bytes() != before

@@ -10,5 +10,7 @@ def test_weights_become_shares() -> None:
 
 @pytest.mark.parametrize("text", ["", "0 0", "1 -1", "a", "6:3:2", "nan", "inf", "1 " * 11])
 def test_weights_without_meaning_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected one to 10 numbers of 0 or more with spaces"):
+    with pytest.raises(
+        ValueError, match="expected 1 to 10 non-negative numbers separated by spaces"
+    ):
         parse_weights(text)

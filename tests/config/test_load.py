@@ -162,7 +162,7 @@ def test_all_problems_are_reported_at_once(write):
 
     lines = message(path).split("\n  ")
 
-    assert lines[0] == f"{path}: 6 options are wrong:"
+    assert lines[0] == f"{path}: 6 invalid options:"
     assert sorted(lines[1:]) == [
         "finetune.pooling: input should be 'auto', 'cls', 'mean' or 'compare', found 'max'",
         "make_data.max_seq_length: input should be a valid integer, found '64'",
@@ -226,7 +226,7 @@ def test_an_option_in_place_of_a_section_is_refused(write):
 
     assert message(path) == f"{path}: pretrain: expected a section with options, found 3"
     assert message(sets=["pretrain=3", "pretrain.max_steps=1"]) == (
-        "pretrain.max_steps: pretrain is not a section but 3"
+        "pretrain.max_steps: expected pretrain to be a section, found 3"
     )
 
 
@@ -279,7 +279,7 @@ def test_a_key_given_twice_is_refused(write):
     text = message(write("seed: 1\nmodel:\n  hidden_size: 3\n  hidden_size: 4\n"))
 
     assert "not valid YAML" in text
-    assert "line 4: 'hidden_size' is there twice" in text
+    assert "line 4: 'hidden_size' is given twice" in text
 
 
 def test_a_key_that_is_not_a_name_is_refused(write):
@@ -401,7 +401,7 @@ def test_sentences_in_an_unknown_notation_are_refused(value):
     load_config(flags={"make_data.text.sentences": "window:999999999"})
 
     assert message(flags={"make_data.text.sentences": value}) == (
-        "make_data.text.sentences: expected line, split or window:N with a number of words, "
+        "make_data.text.sentences: expected line, split or window:N, where N is a number of words, "
         f"found {value!r}"
     )
 
@@ -411,6 +411,6 @@ def test_a_label_separator_that_cannot_separate_is_refused(separator):
     load_config(flags={"finetune.label_separator": " ; "})
 
     assert message(flags={"finetune.label_separator": separator}) == (
-        "finetune.label_separator: expected one to four characters, and no white space alone, "
+        "finetune.label_separator: expected one to four characters, not only white space, "
         f"found {separator!r}"
     )

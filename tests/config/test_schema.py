@@ -63,14 +63,16 @@ finetune.on_bad_bytes finetune.on_bad_rows
 finetune.dev_fraction finetune.folds finetune.seeds
 finetune.max_seq_length finetune.long_texts finetune.window_overlap
 finetune.learning_rate finetune.layer_decay finetune.num_epochs
-finetune.batch_size finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
+finetune.batch_size finetune.micro_batch_size
+finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
 finetune.hidden_dropout_prob finetune.mask_probability
 finetune.label_smoothing finetune.class_weights finetune.focal_gamma
 finetune.adversarial_epsilon finetune.ema_decay finetune.metric finetune.early_stopping
 finetune.pooling finetune.from_scratch finetune.baseline finetune.device
 finetune.precision
 embed.format embed.text_column embed.pair_column embed.header embed.quoting embed.encoding
-embed.on_bad_bytes embed.pooling embed.normalize embed.max_seq_length embed.device embed.precision
+embed.on_bad_bytes embed.on_bad_rows
+embed.pooling embed.normalize embed.max_seq_length embed.device embed.precision
 """
 
 

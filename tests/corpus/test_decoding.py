@@ -43,7 +43,7 @@ def test_bytes_that_are_not_utf8_are_located(tmp_path):
         f"{path}: line 2, byte 3 of the line: expected UTF-8, found 0xED"
     )
     assert caught.value.hint == (
-        "state the --encoding that the text is in; or count and drop what is wrong with "
+        "set --encoding to that of the text; or replace and count invalid bytes with "
         "--on-bad-bytes replace"
     )
 
@@ -84,7 +84,7 @@ def test_utf16_that_is_cut_or_wrong_is_located_or_mended(tmp_path):
 
 def test_an_encoding_that_does_not_exist_is_refused_at_once():
     with pytest.raises(
-        ConfigError, match="--encoding gb2000: there is no such text encoding — name"
+        ConfigError, match="--encoding gb2000: there is no such text encoding — use"
     ):
         Decoding(encoding="gb2000")
 

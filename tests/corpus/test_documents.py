@@ -83,7 +83,7 @@ def test_files_that_are_passed_over_are_said(tmp_path, caplog):
     write(tmp_path / "README.md", "read me")
 
     assert sentences(tmp_path) == [("a",)]
-    assert "passed over files whose names do not tell their format: 1, such as" in caplog.text
+    assert "skipped files of unknown format: 1, such as" in caplog.text
     assert "README.md; --format txt reads every file as text" in caplog.text
 
 
@@ -175,7 +175,7 @@ def test_a_wrong_field_is_an_error_after_a_thousand_records(tmp_path):
     with pytest.raises(CorpusError) as caught:
         sentences(path)
 
-    assert "none of the first 1,000 records can be used; the last: " in caught.value.message
+    assert "none of the first 1,000 records is usable; the last: " in caught.value.message
     assert "line 1000: no field 'text'; found 'txt'" in caught.value.message
     assert caught.value.hint == "check --format and --text-column"
 
@@ -284,7 +284,7 @@ def test_removing_duplicates_warns_once_and_counts_progress_of_both_readings(tmp
 def test_duplicates_in_a_pipe_are_an_error(tmp_path):
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(CorpusError, match="a pipe can be read once only, and --dedup reads"):
+    with pytest.raises(CorpusError, match="a pipe can only be read once, but --dedup reads"):
         read_records([tmp_path / "pipe"], TextOptions(dedup="lines"))
 
 
@@ -295,7 +295,7 @@ def test_duplicates_in_a_pipe_are_an_error(tmp_path):
 def test_many_duplicates_are_a_warning_unless_they_are_removed(tmp_path, caplog, dedup, warning):
     sentences(write(tmp_path / "a.txt", TEXT), dedup=dedup)
 
-    assert ("repeat an earlier one exactly" in caplog.text) == (warning is not None)
+    assert ("exactly repeat an earlier one" in caplog.text) == (warning is not None)
     if warning:
         assert warning in caplog.text
         assert f"--dedup {warning.split()[-1]} removes them" in caplog.text
@@ -371,16 +371,16 @@ def test_pairs_have_columns_by_number_and_nested_fields(tmp_path):
 def test_pairs_are_refused_where_there_are_no_columns(tmp_path):
     path = write(tmp_path / "a.txt", "one\n")
 
-    with pytest.raises(ConfigError, match=r"a\.txt: is read as txt, which has no columns"):
+    with pytest.raises(ConfigError, match=r"a\.txt: read as txt, which has no columns"):
         read_records([path], TextOptions(pair_column="b"))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sentences": "split"}, "--sentences split would take pairs apart"),
-        ({"sentences": "window:5"}, "--sentences window:5 would take pairs apart"),
-        ({"dedup": "lines"}, "--dedup lines would take pairs apart"),
+        ({"sentences": "split"}, "--sentences split would split the pairs"),
+        ({"sentences": "window:5"}, "--sentences window:5 would split the pairs"),
+        ({"dedup": "lines"}, "--dedup lines would split the pairs"),
     ],
 )
 def test_pairs_are_not_taken_apart(tmp_path, options, message):
@@ -397,7 +397,7 @@ def test_mostly_unusable_records_are_refused_with_the_last_reason(tmp_path):
     many = write(tmp_path / "many.jsonl", 12 * bad + good)
 
     assert sentences(few) == [("a",)]
-    with pytest.raises(CorpusError, match=r"cannot be used: 12, beside 1 .*line 12: no field"):
+    with pytest.raises(CorpusError, match=r"unusable: 12, against 1 .*line 12: no field"):
         sentences(many)
 
 
@@ -406,7 +406,7 @@ def test_json_by_name_is_refused_unless_its_form_is_stated(tmp_path):
     packed = write(tmp_path / "a.json.gz", gzip.compress(b'{"text": "one"}\n'))
 
     for file in (path, packed):
-        with pytest.raises(CorpusError, match=r"is JSON by its name, which may be one object a"):
+        with pytest.raises(CorpusError, match=r"\.json may mean one object per"):
             sentences(file)
         assert sentences(file, format="jsonl") == [("one",)]
 
@@ -416,7 +416,7 @@ def test_hidden_files_are_passed_over_and_said(tmp_path, caplog):
     write(tmp_path / ".b.txt", "two\n")
 
     assert sentences(tmp_path) == [("one",)]
-    assert "passed over hidden files: 1, such as" in caplog.text
+    assert "skipped hidden files: 1, such as" in caplog.text
 
 
 def test_what_was_made_beside_the_text_is_no_text(tmp_path, caplog):
@@ -435,29 +435,29 @@ def test_what_was_made_beside_the_text_is_no_text(tmp_path, caplog):
     caplog.clear()
     assert len(before) == 4
     assert sentences(tmp_path) == before
-    assert "passed over folders that bertpre made: 2, such as" in caplog.text
+    assert "skipped folders made by bertpre: 2, such as" in caplog.text
     assert f"{tmp_path / 'made' / 'data'}\n" in caplog.text
     # Named itself, a folder is a slip, such as a forgotten --merge, but a file is meant.
-    with pytest.raises(CorpusError, match=r"tokenizer: is a folder that bertpre made, not text"):
+    with pytest.raises(CorpusError, match=r"tokenizer: a folder made by bertpre, not text"):
         sentences(tmp_path / "tokenizer")
     vocabulary = (tmp_path / "tokenizer" / "vocab.txt").read_text().split()
     assert sentences(tmp_path / "tokenizer" / "vocab.txt") == [tuple(vocabulary)]
 
 
 def test_standard_input_named_twice_is_refused():
-    with pytest.raises(CorpusError, match="standard input can be read once only"):
+    with pytest.raises(CorpusError, match="standard input can only be read once"):
         read_records(["-", "-"], TextOptions())
 
 
 def test_duplicates_in_standard_input_are_an_error_though_it_may_be_a_file():
-    with pytest.raises(CorpusError, match="/dev/stdin: a pipe can be read once only"):
+    with pytest.raises(CorpusError, match="/dev/stdin: a pipe can only be read once"):
         read_records(["-"], TextOptions(dedup="lines"))
 
 
 def test_one_column_is_no_pair(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tb\none\ttwo\n")
 
-    with pytest.raises(ConfigError, match="--pair-column text: is the text column too"):
+    with pytest.raises(ConfigError, match="--pair-column text: is also the text column"):
         read_records([path], TextOptions(pair_column="text"))
 
 

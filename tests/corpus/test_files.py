@@ -132,7 +132,7 @@ def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
 
     error = refused(write(tmp_path / "a.zst", b"\x28\xb5\x2f\xfd\x00"))
 
-    assert error.message.endswith("compressed with zstd, which needs the package zstandard")
+    assert error.message.endswith("reading zstd needs the package zstandard")
     assert error.hint == "pip install 'bertpre[zstd]'"
 
 

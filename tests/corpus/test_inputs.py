@@ -56,7 +56,7 @@ def test_a_file_that_is_named_twice_is_said(folder, caplog):
     files = find_files([folder / "a.jsonl", folder])
 
     assert len(files) == 6
-    assert "a.jsonl: is named twice among the inputs, and is read twice" in caplog.text
+    assert "a.jsonl: given twice as input, so it is read twice" in caplog.text
 
 
 def test_a_link_to_a_folder_is_passed_over_and_said(tmp_path, caplog):
@@ -70,11 +70,13 @@ def test_a_link_to_a_folder_is_passed_over_and_said(tmp_path, caplog):
     files = find_files([tmp_path / "corpus"])
 
     assert [file.path.name for file in files] == ["a.txt"]
-    assert caplog.text.count("passed over, a link to a folder or to nothing") == 2
+    assert caplog.text.count("skipped, a link to a folder or to nothing") == 2
 
 
 def test_one_name_in_place_of_a_list_is_refused():
-    with pytest.raises(TypeError, match="expected a list of files and folders, found the one name"):
+    with pytest.raises(
+        TypeError, match="expected a list of files and folders, found the single name"
+    ):
         find_files("corpus.txt")
 
 
@@ -94,5 +96,7 @@ def test_the_format_of_a_table_is_asked_for_or_told_by_the_name():
 
 @pytest.mark.parametrize("name", ["a.txt", "a.dat"])
 def test_a_table_whose_name_tells_nothing_is_an_error(name):
-    with pytest.raises(CorpusError, match=f"{name}: the name does not say which kind of table"):
+    with pytest.raises(
+        CorpusError, match=f"{name}: the name does not show the format of the table"
+    ):
         table_format(Path(name), "auto")

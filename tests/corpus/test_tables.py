@@ -88,7 +88,7 @@ def test_a_missing_column_is_an_error_that_lists_those_there_are(tmp_path, colum
     assert error.message.endswith(
         f"t.tsv: line 1: no column {column!r}; found 2 columns: 'text', 'label'"
     )
-    assert "give the column's number" in error.hint
+    assert "the column's number" in error.hint
 
 
 def test_a_comma_file_read_as_tsv_shows_its_one_column(tmp_path):
@@ -100,14 +100,14 @@ def test_a_comma_file_read_as_tsv_shows_its_one_column(tmp_path):
 def test_a_column_name_that_is_there_twice_is_refused(tmp_path):
     error = refused(write(tmp_path / "t.tsv", "text\ttext\na\tb\n"), "text")
 
-    assert error.message.endswith("line 1: 2 columns are called 'text'")
+    assert error.message.endswith("line 1: 2 columns are named 'text'")
 
 
 def test_a_name_needs_a_header(tmp_path):
     error = refused(write(tmp_path / "t.tsv", "a\tb\n"), "text", header=False)
 
-    assert error.message.endswith("without a header line there is no column 'text'")
-    assert error.hint == "give the column's number, from 1"
+    assert error.message.endswith("no column 'text', as there is no header line")
+    assert error.hint == "use the column's number, from 1"
 
 
 @pytest.mark.parametrize(("format", "separator"), [("tsv", "tabs"), ("csv", "commas")])
@@ -125,7 +125,7 @@ def test_csv_with_a_quote_left_open_is_an_error_at_its_row(tmp_path):
     error = refused(write(tmp_path / "t.csv", 'text\na\n"open\nb\n'), "text", format="csv")
 
     assert re.search(r"t\.csv: line 3: not valid csv \(", error.message)
-    assert "double the quotes" in error.hint
+    assert "double the inner quotes" in error.hint
 
 
 def test_a_header_alone_and_an_empty_file_have_no_rows(tmp_path):
@@ -157,7 +157,7 @@ def test_jsonl_gives_fields_and_numbers_as_they_are_written(tmp_path):
         ("{}", "line 2: no field 'text'; found none"),
         ('{"text": null}', "line 2: field 'text': expected text, found null"),
         ('{"text": ["a"]}', "line 2: field 'text': expected text, found list"),
-        ('{"text": "a\\ud800"}', "line 2: field 'text': holds half of a surrogate pair"),
+        ('{"text": "a\\ud800"}', "line 2: field 'text': contains half of a surrogate pair"),
     ],
 )
 def test_a_jsonl_line_that_cannot_be_used_is_an_error_or_skipped(tmp_path, line, message):
@@ -190,7 +190,7 @@ def test_tsv_as_pandas_writes_it_is_noticed(tmp_path, caplog):
         Row(3, ("a\tb\nc",)),
         Row(5, ("plain",)),
     ]
-    assert "t.tsv: read as csv reads quotes, as its cells are quoted so; --quoting none" in (
+    assert "t.tsv: cells look quoted, so they are read with --quoting csv; --quoting none" in (
         caplog.text
     )
 
@@ -231,7 +231,10 @@ def test_quoted_cells_that_come_late_are_a_warning(tmp_path, monkeypatch, caplog
     path = write(tmp_path / "t.tsv", 'text\nplain text\n"so ""called"" cell"\n"an""other"\n')
 
     assert len(rows(path, "text")) == 3
-    assert caplog.text.count("t.tsv: line 3: a cell looks quoted as csv quotes it") == 1
+    assert (
+        caplog.text.count("t.tsv: line 3: a cell looks quoted, but its quotes are read as text")
+        == 1
+    )
     assert "--quoting csv" in caplog.text
 
 
@@ -321,7 +324,7 @@ def test_parquet_writes_numbers_as_people_do_and_joins_lists(tmp_path):
     message = refused(path, "single", format="parquet").message
     assert message.endswith("row 4: column 'single': expected text, found nan")
     message = refused(path, "names", format="parquet", list_separators=commas).message
-    assert message.endswith("row 4: column 'names': 'd,e' holds the separator ','")
+    assert message.endswith("row 4: column 'names': 'd,e' contains the separator ','")
     assert "'names': expected text, found list" in refused(path, "names", format="parquet").message
 
 
@@ -334,7 +337,7 @@ def test_a_damaged_or_missing_parquet_file_is_an_error(tmp_path):
         in refused(path, "text", format="parquet").message
     )
     assert "there is no such file" in refused(tmp_path / "no", 1, format="parquet").message
-    assert "cannot come from a pipe" in refused(Path("/dev/null"), 1, format="parquet").message
+    assert "cannot be read from a pipe" in refused(Path("/dev/null"), 1, format="parquet").message
 
 
 def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch):
@@ -342,7 +345,7 @@ def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch)
 
     error = refused(write(tmp_path / "t.parquet", b"PAR1"), "text", format="parquet")
 
-    assert error.message.endswith("parquet files need the package pyarrow")
+    assert error.message.endswith("reading parquet needs the package pyarrow")
     assert error.hint == "pip install 'bertpre[parquet]'"
 
 
@@ -390,10 +393,14 @@ def test_a_blank_line_between_rows_of_one_column_is_an_empty_text(tmp_path, name
 @pytest.mark.parametrize(
     ("name", "header", "hint"),
     [
-        ("a.csv", "label\ttext", "line 1 holds tabs: state --format tsv"),
-        ("a.tsv", "label,text", "line 1 holds commas: state --format csv"),
-        ("a.csv", "label;text", "line 1 holds semicolons: separate the columns by tabs or commas"),
-        ("a.tsv", '"label"\t"texts"', "name one of these"),
+        ("a.csv", "label\ttext", "line 1 contains tabs: pass --format tsv"),
+        ("a.tsv", "label,text", "line 1 contains commas: pass --format csv"),
+        (
+            "a.csv",
+            "label;text",
+            "line 1 contains semicolons: separate the columns by tabs or commas",
+        ),
+        ("a.tsv", '"label"\t"texts"', "choose one of these"),
     ],
 )
 def test_another_separator_or_quoting_is_noticed(tmp_path, name, header, hint):
@@ -422,7 +429,7 @@ def test_quoted_names_that_are_kept_say_how_to_read_them(tmp_path):
     with pytest.raises(CorpusError) as error:
         list(read_rows(path, format="tsv", header=True, columns=["text"], quoting="none"))
 
-    assert error.value.hint == "the names are in quotes: read them with --quoting csv"
+    assert error.value.hint == "the names are quoted: pass --quoting csv"
 
 
 def test_rows_of_another_width_can_be_collected(tmp_path):
@@ -453,7 +460,7 @@ def test_lists_in_jsonl_become_one_cell_where_that_is_asked_for(tmp_path):
     ("items", "message"),
     [
         ('["a", null]', "field 'tags': expected a list of texts, found 'None'"),
-        ('["a|b"]', "field 'tags': 'a|b' holds the separator '|'"),
+        ('["a|b"]', "field 'tags': 'a|b' contains the separator '|'"),
     ],
 )
 def test_a_list_that_cannot_become_a_cell_is_a_bad_row(tmp_path, items, message):

@@ -411,7 +411,7 @@ def test_an_existing_output_is_refused_and_replaced_on_request(
     shutil.copytree(tiny_model, output)
     config = dataclasses.replace(recipe, num_epochs=1)
 
-    with pytest.raises(ConfigError, match=r"model: exists already — .*--overwrite"):
+    with pytest.raises(ConfigError, match=r"model: already exists — .*--overwrite"):
         finetune(tiny_checkpoint, train=tables / "train.tsv", output=output, config=config)
     finetune(
         tiny_checkpoint, train=tables / "train.tsv", output=output, config=config, overwrite=True

@@ -144,7 +144,7 @@ def test_faults_are_errors_that_leave_nothing(tiny_checkpoint, table, tmp_path):
     for output, config, given, error, message in [
         ("v.txt", CPU, table, ConfigError, r"v.txt: expected a file name that ends with .npy or"),
         ("no/v.npy", CPU, table, ConfigError, r"no/v.npy: cannot be written"),
-        ("t.tsv", CPU, table, ConfigError, r"t.tsv: is the table to be read"),
+        ("t.tsv", CPU, table, ConfigError, r"t.tsv: is also the input"),
         ("v.npy", CPU, tmp_path / "empty.tsv", CorpusError, r"empty.tsv: has no rows; expected"),
         (
             "v.npy",
@@ -171,7 +171,7 @@ def test_an_existing_file_is_kept_unless_told_otherwise(tiny_checkpoint, table, 
     (tmp_path / "v.npy").write_text("x")
     (tmp_path / "d.npy").mkdir()
 
-    with pytest.raises(ConfigError, match=r"v.npy: exists already — choose another"):
+    with pytest.raises(ConfigError, match=r"v.npy: already exists — choose another"):
         embed(tiny_checkpoint, table, output=tmp_path / "v.npy", config=CPU)
     with pytest.raises(ConfigError, match=r"d.npy: is a folder; expected a file"):
         embed(tiny_checkpoint, table, output=tmp_path / "d.npy", config=CPU)

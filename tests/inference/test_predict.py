@@ -161,7 +161,7 @@ def test_an_existing_output_is_refused_and_replaced_on_request(tmp_path, tiny_mo
     output = tmp_path / "out.tsv"
     output.write_text("precious")
 
-    with pytest.raises(ConfigError, match=r"out.tsv: exists already — .*--overwrite"):
+    with pytest.raises(ConfigError, match=r"out.tsv: already exists — .*--overwrite"):
         predict(tiny_model, tables / "test.tsv", output=output, config=FP32)
     assert output.read_text() == "precious"
     predict(tiny_model, tables / "test.tsv", output=output, overwrite=True)
@@ -175,7 +175,7 @@ def test_outputs_that_cannot_be_are_refused(tmp_path, tiny_model, tables):
 
     for output, text in [
         (tmp_path, "is a folder; expected a file"),
-        (table, "is the table to be read"),
+        (table, "is also the input"),
         (tmp_path / "none" / "out.tsv", r"cannot be written \(No such file or directory\)"),
     ]:
         with pytest.raises(ConfigError, match=text):

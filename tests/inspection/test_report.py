@@ -86,7 +86,7 @@ def test_what_is_no_run_or_no_place_for_a_page_is_an_error(chain, tmp_path):
 
     with pytest.raises(DataFormatError, match=r"data: expected a run folder, with config.yaml"):
         report(chain / "data", tmp_path / "r.html")
-    with pytest.raises(ConfigError, match=r"there.html: exists already"):
+    with pytest.raises(ConfigError, match=r"there.html: already exists"):
         report(chain / "run", tmp_path / "there.html")
     with pytest.raises(ConfigError, match=r": is a folder; expected a file"):
         report(chain / "run", tmp_path)

@@ -173,7 +173,7 @@ def test_the_folder_is_clean_whole_and_made_once(chain, tmp_path):
     weights = "model.safetensors"
     assert (tmp_path / "out" / weights).read_bytes() == (newest / weights).read_bytes()
     assert report.files[weights] == (newest / weights).stat().st_size
-    with pytest.raises(ConfigError, match="out: exists already"):
+    with pytest.raises(ConfigError, match="out: already exists"):
         export(newest, tmp_path / "out", to="huggingface")
     export(newest, tmp_path / "out", to="huggingface", overwrite=True)
     assert len(fill_mask(tmp_path / "out", "[MASK]")) == 1

@@ -279,7 +279,7 @@ def test_an_existing_output_is_kept_unless_told_otherwise(make_foreign, tmp_path
     foreign = make_foreign()
     import_checkpoint(foreign, tmp_path / "in")
 
-    with pytest.raises(ConfigError, match=r"in: exists already"):
+    with pytest.raises(ConfigError, match=r"in: already exists"):
         import_checkpoint(foreign, tmp_path / "in")
     import_checkpoint(foreign, tmp_path / "in", overwrite=True)
 

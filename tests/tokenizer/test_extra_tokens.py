@@ -27,14 +27,14 @@ def test_words_are_normalised_and_those_that_would_be_cut_are_told(tmp_path):
     [
         ("a\n\nb\n", "line 2: '' is blank"),
         ("a\n \t\n", "line 2: .* is blank"),
-        ("a\nb\na\n", "line 3: 'a' is there already, in line 1"),
-        ("Ab\naB\n", r"line 2: 'aB' is there already \(as 'ab'\), in line 1"),
+        ("a\nb\na\n", "line 3: 'a' repeats line 1"),
+        ("Ab\naB\n", r"line 2: 'aB' repeats line 1 \(as 'ab'\)"),
         ("[MASK]\n", r"line 1: '\[MASK\]' is a special token"),
-        ("two words\n", "line 1: 'two words' holds white space"),
-        ("a\n" + "b" * 101, "line 2: 'b{50}' has 101 characters; expected 100 at most"),
-        ("\x00\n", "is nothing but characters that normalising removes"),
+        ("two words\n", "line 1: 'two words' contains white space"),
+        ("a\n" + "b" * 101, "line 2: 'b{50}' has 101 characters; expected at most 100"),
+        ("\x00\n", "only has characters that normalising removes"),
         ("##ing\n", "line 1: '##ing' starts with ##"),
-        ("", "empty; expected words, one a line"),
+        ("", "empty; expected one word per line"),
     ],
 )
 def test_a_word_of_no_use_is_refused_with_its_line(tmp_path, content, message):
@@ -57,5 +57,5 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 def test_kmers_cannot_keep_words_whole(tmp_path):
     rules = Rules(whole=True, lowercase=False, strip_accents=False, kmer=Kmer(3))
 
-    with pytest.raises(TokenizerError, match="cannot be kept whole where sequences are cut"):
+    with pytest.raises(TokenizerError, match="cannot be kept whole if sequences are cut"):
         read_extra_tokens(tmp_path / "e.txt", rules)

@@ -66,7 +66,7 @@ def test_a_missing_folder_is_an_error(tmp_path):
 
 
 def test_a_folder_without_a_vocabulary_is_an_error(tmp_path):
-    assert "found neither tokenizer.json nor vocab.txt — make one" in refusal(tmp_path)
+    assert "but it has neither tokenizer.json nor vocab.txt — make one" in refusal(tmp_path)
 
 
 def test_crlf_lines_and_a_missing_last_newline_are_fine(tmp_path):
@@ -78,14 +78,14 @@ def test_crlf_lines_and_a_missing_last_newline_are_fine(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (f"\ufeff{SPECIAL_LINES}", "line 1: starts with a byte order mark"),
-        (f"{SPECIAL_LINES}a\n\nb\n", "line 7: blank; expected one entry a line"),
+        (f"\ufeff{SPECIAL_LINES}", "line 1: found a byte order mark"),
+        (f"{SPECIAL_LINES}a\n\nb\n", "line 7: blank; expected one entry per line"),
         (f"{SPECIAL_LINES}a\n\n", "line 7: blank"),
         (f"{SPECIAL_LINES}a\n \t\n", "line 7: blank"),
         ("", "line 1: blank"),
-        (f"{SPECIAL_LINES}a\nb\na\n", "line 8: 'a' is there already, in line 6"),
-        ("[PAD]\n[UNK]\n[CLS]\na\n", "lacks [SEP], [MASK] among its 4 lines — add each"),
-        ('{"version": "1.0", "model": 1}', "line 1: expected one entry a line, found JSON: "),
+        (f"{SPECIAL_LINES}a\nb\na\n", "line 8: 'a' repeats line 6"),
+        ("[PAD]\n[UNK]\n[CLS]\na\n", "[SEP], [MASK] missing among its 4 lines — add each"),
+        ('{"version": "1.0", "model": 1}', "line 1: expected one entry per line, found JSON: "),
         (SPECIAL_LINES.encode() + b"a\n\xff\n", "line 7: expected UTF-8, found byte 0xFF"),
     ],
 )
@@ -106,7 +106,7 @@ def test_without_settings_text_is_lowercased_and_this_is_said(tmp_path, caplog):
     (tmp_path / "tokenizer_config.json").unlink()
 
     assert Tokenizer.load(tmp_path).encode("Á").ids.tolist() == [5]
-    assert "tokenizer_config.json does not state do_lower_case; text is lowercased" in caplog.text
+    assert "no do_lower_case in tokenizer_config.json; text is lowercased" in caplog.text
 
 
 def test_special_tokens_may_have_other_names(tmp_path):
@@ -147,7 +147,7 @@ def test_a_vocab_file_with_more_rows_is_refused(ours):
 def test_a_row_count_that_differs_from_the_manifest_is_refused(ours):
     write_manifest(ours, "tokenizer", {"vocab_size": 8})
 
-    assert "7 entries, but manifest.json says 8 — make it again" in refusal(ours)
+    assert "7 entries, but manifest.json says 8 — recreate it" in refusal(ours)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_a_row_count_that_differs_from_the_manifest_is_refused(ours):
     [
         ("{oops", "tokenizer.json: not valid JSON ("),
         ("[]", "tokenizer.json: expected a JSON object, found list"),
-        ("{}", "tokenizer.json: expected a tokenizer of the BERT kind (WordPiece or WordLevel), "
+        ("{}", "tokenizer.json: expected a BERT tokenizer (WordPiece or WordLevel), "
          "found no model"),
         ('{"model": {"type": "BPE"}}', "(WordPiece or WordLevel), found BPE"),
-        ('{"model": {"type": "WordPiece"}}', "tokenizer.json: the tokenizers library refuses it ("),
+        ('{"model": {"type": "WordPiece"}}', "rejected by the tokenizers library ("),
     ],
 )  # fmt: skip
 def test_a_damaged_or_foreign_tokenizer_file_is_refused(ours, content, message):
@@ -178,7 +178,7 @@ def test_a_tokenizer_file_without_a_special_token_is_refused(tmp_path):
     backend = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab, unk_token="[UNK]"))
     backend.save(str(tmp_path / "tokenizer.json"))
 
-    assert "the vocabulary of 5 entries lacks [MASK]" in refusal(tmp_path)
+    assert "[MASK] missing in the vocabulary of 5 entries" in refusal(tmp_path)
 
 
 def test_ids_with_a_hole_are_refused(tmp_path):
@@ -186,7 +186,7 @@ def test_ids_with_a_hole_are_refused(tmp_path):
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="[UNK]"))
     backend.save(str(tmp_path / "tokenizer.json"))
 
-    assert "tokenizer.json: the ids of 6 entries are not 0 to 5" in refusal(tmp_path)
+    assert "tokenizer.json: expected ids from 0 to 5 for the 6 entries" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,10 @@ def test_pieces_cover_the_sequence_and_cut_text_stays_as_it_is(sequence, length,
         ("words", "expected wordpiece, whole, kmer:K or kmer:K:STRIDE"),
         ("kmer:0", "expected K of 1 to 100"),
         ("kmer:101", "expected K of 1 to 100"),
-        ("kmer:3:4", "expected a STRIDE of 1 to K in kmer:K:STRIDE, or text would be dropped"),
+        (
+            "kmer:3:4",
+            "expected a STRIDE of 1 to K in kmer:K:STRIDE, as a larger one would drop text",
+        ),
         ("kmer:3:0", "expected a STRIDE of 1 to K"),
     ],
 )

@@ -180,7 +180,8 @@ def test_han_beyond_the_cap_is_refused_unless_it_is_allowed(tmp_path):
     report = build(tmp_path, text, vocab_size=50, max_unknown_share=0.7)
 
     assert (
-        f"255 characters have no entry, most often {characters[45]!r} 1, " in refused.value.message
+        f"255 characters have no entry, most frequently {characters[45]!r} 1, "
+        in refused.value.message
     )
     assert refused.value.hint == "raise --vocab-size; or allow it with --max-unknown-share"
 
@@ -244,7 +245,9 @@ def test_whole_tokens_keep_numbers_as_text(tmp_path):
 def test_whole_tokens_below_the_minimum_frequency_are_unknown(tmp_path):
     options = {"token_mode": "whole", "min_frequency": 3}
 
-    with pytest.raises(CorpusError, match=r"2 tokens have no entry, most often 'b' 2, 'c' 1") as no:
+    with pytest.raises(
+        CorpusError, match=r"2 tokens have no entry, most frequently 'b' 2, 'c' 1"
+    ) as no:
         build(tmp_path, "a a a b b [MASK] c", max_unknown_share=0.05, **options)
     report = build(tmp_path, "a a a b b [MASK] c", **options)
 
@@ -275,7 +278,7 @@ def test_words_forgotten_to_bound_memory_are_said(tmp_path, caplog, monkeypatch)
     report = build(tmp_path, "aa aa bb bb cc dd ee ff gg", vocab_size=6)
 
     assert (report.forgotten_words, report.distinct_words) == (1, 7)
-    assert "1 occurrences of rare words (11.11 %) were not counted" in caplog.text
+    assert "1 occurrences of rare words (11.11 %) were dropped to save memory" in caplog.text
 
 
 def test_gzip_and_jsonl_give_the_vocabulary_of_the_plain_text(tmp_path):
@@ -334,7 +337,7 @@ def test_text_given_with_a_ready_vocabulary_is_measured(tmp_path):
         build(tmp_path, "ab ab b cd c", vocab_file=str(file), max_unknown_share=0.39)
     report = build(tmp_path, "ab ab b cd c", vocab_file=str(file), max_unknown_share=0.4)
 
-    assert "take a vocabulary made for such text, with the casing" in refused.value.hint
+    assert "use a vocabulary for this kind of text, with the right casing" in refused.value.hint
     assert vocabulary(tmp_path)[5:] == ["a", "##b", "b"]
     assert (report.unk_rate, report.pieces_per_word) == (2 / 5, (2 + 2 + 1 + 1 + 1) / 5)
     assert report.left_out_most_frequent == (("c", 2), ("d", 1))
@@ -343,11 +346,11 @@ def test_text_given_with_a_ready_vocabulary_is_measured(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("\ufeff[PAD]\n", "line 1: starts with a byte order mark"),
+        ("\ufeff[PAD]\n", "line 1: found a byte order mark"),
         ("[PAD]\n\n[UNK]\n", "line 2: blank"),
-        ("[PAD]\na\n[UNK]\na\n", "line 4: 'a' is there already, in line 2"),
-        ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"lacks \[MASK\] among its 4 lines"),
-        ('{"model": {}}\n', "line 1: expected one entry a line, found JSON"),
+        ("[PAD]\na\n[UNK]\na\n", "line 4: 'a' repeats line 2"),
+        ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"\[MASK\] missing among its 4 lines"),
+        ('{"model": {}}\n', "line 1: expected one entry per line, found JSON"),
     ],
 )
 def test_a_bad_ready_vocabulary_is_refused_with_its_line(tmp_path, content, message):
@@ -362,7 +365,7 @@ def test_a_bad_ready_vocabulary_is_refused_with_its_line(tmp_path, content, mess
 def test_a_missing_ready_vocabulary_and_no_input_at_all_are_refused(tmp_path):
     with pytest.raises(TokenizerError, match="cannot be read"):
         build_vocab([], tmp_path / "t", BuildVocab(vocab_file=str(tmp_path / "none.txt")))
-    with pytest.raises(ConfigError, match="no text to make a vocabulary from"):
+    with pytest.raises(ConfigError, match="no text to build a vocabulary from"):
         build_vocab([], tmp_path / "t", BuildVocab())
 
 
@@ -414,7 +417,7 @@ def test_text_of_nothing_but_control_characters_is_refused(tmp_path):
         build(tmp_path, "\x00\x00\n\ufeff\x07\n")
 
     assert caught.value.message.startswith(
-        "no words in the input: all of its 4 characters are control characters"
+        "no words in the input: normalising removes all of its 4 characters"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
@@ -423,7 +426,7 @@ def test_an_existing_output_is_refused_before_the_text_is_read(tmp_path):
     build(tmp_path, "a cat")
     before = (tmp_path / "tokenizer" / "manifest.json").read_bytes()
 
-    with pytest.raises(ConfigError, match="exists already — choose another --output"):
+    with pytest.raises(ConfigError, match="already exists — choose another --output"):
         build_vocab([tmp_path / "none.txt"], tmp_path / "tokenizer", BuildVocab())
 
     assert (tmp_path / "tokenizer" / "manifest.json").read_bytes() == before
