@@ -147,6 +147,19 @@ def test_embed_writes_a_vector_a_row(run, checkpoint, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1), 1, atol=1e-6)
 
 
+def test_embed_says_how_many_rows_have_no_vector(run, checkpoint, tmp_path):
+    (tmp_path / "t.tsv").write_text("id\ttext\n1\tthe cat\n2\n3\ta dog\n")
+
+    ended = run(
+        "embed", checkpoint, tmp_path / "t.tsv", "--output", tmp_path / "v.npy",
+        "--on-bad-rows", "skip", "--device", "cpu",
+    )  # fmt: skip
+
+    assert ended.code == 0
+    assert ended.out.endswith("  rows without a vector: 1\n")
+    assert np.isnan(np.load(tmp_path / "v.npy")).all(axis=1).tolist() == [False, True, False]
+
+
 def test_embed_reads_tables_as_predict_does(run, checkpoint, tmp_path):
     plain, other = tmp_path / "plain.tsv", tmp_path / "other.txt"
     plain.write_text('text\na "dog"\na cat\n')
