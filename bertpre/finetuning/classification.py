@@ -68,7 +68,6 @@ class Classification(Task):
 
     @classmethod
     def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Say what is wrong with a label cell by itself."""
         return break_fault(cell) if cell.strip() else "the label is empty"
 
     @classmethod
@@ -103,31 +102,25 @@ class Classification(Task):
         return cls(names=names)
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give the classes that the model has no output for, row by row."""
         return unknown_names([[cell] for cell in cells], self.names)
 
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Turn classes into their numbers, (rows,) int64."""
         numbers = {name: number for number, name in enumerate(self.names)}
         return np.array([numbers[cell] for cell in cells], dtype=np.int64)
 
     def strata(self, cells: Sequence[str]) -> Rows:
-        """Group rows by class."""
         return self.targets(cells).astype(np.int64)
 
     def rare_labels(self, cells: Sequence[str], *, fewest: int) -> tuple[str, ...]:
-        """Give the classes with fewer rows than that."""
         counts = Counter(cells)
         return sort_labels(name for name, count in counts.items() if count < fewest)
 
     def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
-        """Count the rows of each class."""
         return dict(Counter(cells))
 
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "CrossEntropy":
-        """Settle the cross-entropy by the training rows."""
         import torch
 
         weights = None
@@ -167,7 +160,6 @@ class Classification(Task):
         return float(-np.log(np.maximum(share, SMALLEST_PROBABILITY)).mean())
 
     def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
-        """Score each class by itself."""
         return score_each_class(self.names, outputs.argmax(axis=1), targets)
 
     def commonest(self, cells: Sequence[str]) -> Outputs:
@@ -198,7 +190,6 @@ class Classification(Task):
         return answer
 
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give the likeliest class of each row and the probability of each."""
         for row in outputs:
             shares = (f"{probability:.6f}" for probability in row)
             yield "\t".join([self.names[int(row.argmax())], *shares])
@@ -206,7 +197,6 @@ class Classification(Task):
     def draw_mistakes(
         self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
     ) -> None:
-        """Draw which classes are taken for which."""
         from bertpre.finetuning.pictures import draw_confusions
 
         draw_confusions(
@@ -217,11 +207,9 @@ class Classification(Task):
         )
 
     def describe(self) -> str:
-        """Say how many classes there are."""
         return f"{len(self.names):,} classes"
 
     def card_text(self, texts: str) -> str:
-        """Say into which classes texts are sorted."""
         return f"Classifying {texts}, into {name_some_quoted(self.names)}."
 
 
@@ -242,7 +230,6 @@ class CrossEntropy(Objective):
     focal_gamma: float = 0.0
 
     def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of logits (B, C) against class numbers (B,)."""
         import torch.nn.functional as F
 
         logits = logits.float()

@@ -11,23 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from bertpre.artefacts import (
-    check_output,
-    fingerprint,
-    fingerprint_file,
-    stage_folder,
-)
+from bertpre.artefacts import check_output, fingerprint, fingerprint_file, stage_folder
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
 from bertpre.finetuning.baselines import score_baselines
 from bertpre.finetuning.plan import Member, Plan, read_plan
-from bertpre.finetuning.results import (
-    Event,
-    FinetuneResult,
-    MemberResult,
-    MemberStart,
-    Progress,
-)
+from bertpre.finetuning.results import Event, FinetuneResult, MemberResult, MemberStart, Progress
 from bertpre.finetuning.summary import summarize
 from bertpre.finetuning.task import Outputs, Rows, Scores, score
 from bertpre.training.run_folder import find_checkpoint

@@ -97,7 +97,6 @@ class MultiLabel(Task):
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Read the names of a model folder, and the thresholds chosen for them."""
         thresholds = manifest.get("thresholds")
         return cls(
             names=tuple(manifest["classes"]),
@@ -109,11 +108,9 @@ class MultiLabel(Task):
         return [split_names(cell, self.separator) for cell in cells]
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give the names that the model has no output for, row by row."""
         return unknown_names(self._split(cells), self.names)
 
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Turn names into 1 where a row has them, (rows, C) float32."""
         numbers = {name: number for number, name in enumerate(self.names)}
         targets = np.zeros((len(cells), len(self.names)), dtype=np.float32)
         for row, names in enumerate(self._split(cells)):
@@ -129,13 +126,11 @@ class MultiLabel(Task):
         return np.array([0 if name is None else numbers[name] for name in rarest], dtype=np.int64)
 
     def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
-        """Count the rows that have each name."""
         return dict(Counter(name for names in self._split(cells) for name in names))
 
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "BinaryCrossEntropy":
-        """Settle the binary cross-entropy by the training rows."""
         import torch
 
         weights = None
@@ -159,7 +154,6 @@ class MultiLabel(Task):
         return dataclasses.replace(self, thresholds=tuple(choose_thresholds(outputs, targets)))
 
     def chosen_facts(self) -> dict[str, Any]:
-        """Give the thresholds."""
         return {} if self.thresholds is None else {"thresholds": list(self.thresholds)}
 
     def together(self, others: Sequence[Self]) -> Self:
@@ -189,11 +183,9 @@ class MultiLabel(Task):
         return float(-np.log(np.maximum(share, SMALLEST_PROBABILITY)).mean())
 
     def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
-        """Score each name by itself."""
         return score_each_class(self.names, self._decide(outputs, targets), targets)
 
     def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Answer the commonest cell."""
         counts = Counter(cells)
         cell = max(sorted(counts), key=lambda cell: counts[cell])
         answer = np.zeros(len(self.names))
@@ -220,17 +212,14 @@ class MultiLabel(Task):
         return answer
 
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give the names above their thresholds and the probability of each."""
         for given, row in zip(self._decide(outputs), outputs, strict=True):
             names = self.separator.join(self.names[place] for place in np.flatnonzero(given))
             yield "\t".join([names, *(f"{probability:.6f}" for probability in row)])
 
     def describe(self) -> str:
-        """Say how many names there are."""
         return f"{len(self.names):,} names, any number of them a row"
 
     def card_text(self, texts: str) -> str:
-        """Say which names are asked for."""
         return (
             f"Saying which of these labels apply to {texts}, any number of them: "
             f"{name_some_quoted(self.names)}."
@@ -290,7 +279,6 @@ class BinaryCrossEntropy(Objective):
     focal_gamma: float = 0.0
 
     def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of logits (B, C) against zeros and ones (B, C)."""
         import torch
         import torch.nn.functional as F
 

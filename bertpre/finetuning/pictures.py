@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
@@ -25,21 +24,14 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[EpochReport]], *, m
         metric: the dev score that chose the epoch.
     """
     figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     losses, scores = figure.subplots(1, 2)
     alpha = max(0.3, 1 / len(histories) ** 0.5)
     for history in histories.values():
         epochs = [report.epoch for report in history]
-        marker = "o" if len(epochs) <= 20 else ""
-        losses.plot(
-            epochs, [report.train_loss for report in history], "C0", marker=marker, alpha=alpha
-        )
-        losses.plot(
-            epochs, [report.dev["loss"] for report in history], "C1", marker=marker, alpha=alpha
-        )
-        scores.plot(
-            epochs, [report.dev[metric] for report in history], "C1", marker=marker, alpha=alpha
-        )
+        style: dict[str, Any] = {"marker": "o" if len(epochs) <= 20 else "", "alpha": alpha}
+        losses.plot(epochs, [report.train_loss for report in history], "C0", **style)
+        losses.plot(epochs, [report.dev["loss"] for report in history], "C1", **style)
+        scores.plot(epochs, [report.dev[metric] for report in history], "C1", **style)
     losses.legend(["training, with dropout", "dev"])
     losses.set(xlabel="epoch", title="loss")
     scores.set(xlabel="epoch", title=f"dev {metric}")
@@ -61,7 +53,6 @@ def draw_numbers(
         title: what was predicted; a "$" is a dollar and starts no formula.
     """
     figure = Figure(figsize=(5, 5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     step = -(-len(true) // _MOST_POINTS)
     axes.scatter(true[::step], found[::step], s=8, alpha=0.4)
@@ -93,7 +84,6 @@ def draw_confusions(
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = min(4 + 0.45 * num, 24)
     figure = Figure(figsize=(size + 1, size), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, label="share of the true class", shrink=0.8)

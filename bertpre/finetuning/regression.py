@@ -76,7 +76,6 @@ class Regression(Task):
 
     @classmethod
     def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Say what is wrong with a cell by itself."""
         if not cell.strip():
             return "the label is empty"
         if not is_real(cell) or not math.isfinite(float(cell)):
@@ -101,11 +100,9 @@ class Regression(Task):
         return cls(names=(column if isinstance(column, str) else "value",))
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give nothing: any number may be predicted."""
         return [[] for _ in cells]
 
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Read the numbers, (rows, 1) float32."""
         return np.array([[float(cell)] for cell in cells], dtype=np.float32)
 
     def strata(self, cells: Sequence[str]) -> Rows:
@@ -118,16 +115,13 @@ class Regression(Task):
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "SquaredError":
-        """Settle the unit of the loss by the training rows."""
         center, scale = float(targets.mean(dtype=np.float64)), float(targets.std(dtype=np.float64))
         return SquaredError(center=center, scale=scale or 1.0)
 
     def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
-        """Give the numbers as they are."""
         return logits.astype(np.float64)
 
     def scores(self, outputs: Outputs, targets: Targets) -> Scores:
-        """Compare numbers with the true ones."""
         from scipy.stats import rankdata
 
         found, true = outputs[:, 0], targets[:, 0].astype(np.float64)
@@ -138,32 +132,26 @@ class Regression(Task):
         }
 
     def loss(self, outputs: Outputs, targets: Targets) -> float:
-        """Give the mean squared error."""
         return float(np.mean((outputs - targets) ** 2))
 
     def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Answer the mean."""
         return np.asarray(self.targets(cells).mean(axis=0, dtype=np.float64))
 
     def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
-        """Fit a ridge regression."""
         from sklearn.linear_model import Ridge
 
         model = Ridge(random_state=0).fit(features, self.targets(cells)[:, 0])
         return lambda features: np.asarray(model.predict(features))[:, None]
 
     def prediction_columns(self) -> list[str]:
-        """Give the header: the number alone."""
         return ["prediction"]
 
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give the number of each row."""
         yield from (f"{value:.6g}" for value in outputs[:, 0])
 
     def draw_mistakes(
         self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
     ) -> None:
-        """Draw predicted against true numbers."""
         from bertpre.finetuning.pictures import draw_numbers
 
         title = f"dev rows: Spearman {scores['spearman']:.3f}, Pearson {scores['pearson']:.3f}"
@@ -171,15 +159,12 @@ class Regression(Task):
         draw_numbers(folder / "predicted_numbers.png", outputs[:, 0], true, title=title)
 
     def describe(self) -> str:
-        """Say that it is a number."""
         return "a number"
 
     def label_facts(self) -> dict[str, str]:
-        """Say what the number is called."""
         return {"number": self.names[0]}
 
     def card_text(self, texts: str) -> str:
-        """Say which number is predicted."""
         return f"Predicting the number {name_some_quoted(self.names)} of {texts}."
 
 
@@ -203,7 +188,6 @@ class SquaredError(Objective):
     scale: float = 1.0
 
     def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of (B, 1) against numbers (B, 1) in their own unit."""
         import torch.nn.functional as F
 
         return F.mse_loss(logits.float(), (targets - self.center) / self.scale)
@@ -214,7 +198,6 @@ class SquaredError(Objective):
         return np.asarray(numbers, dtype=np.float64)
 
     def finish(self, head: "nn.Linear") -> None:
-        """Give the head the unit of the labels."""
         import torch
 
         with torch.no_grad():

@@ -112,14 +112,12 @@ class FinetuneResult:
 
     def spread(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Give mean and standard deviation over the trainings, by part and score."""
+
+        def of_members(part: str, name: str) -> tuple[float, float]:
+            values = [member.scores[part][name] for member in self.members]
+            return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
         return {
-            part: {
-                name: (
-                    statistics.mean(values),
-                    statistics.stdev(values) if len(values) > 1 else 0.0,
-                )
-                for name in self.scores[part]
-                for values in [[member.scores[part][name] for member in self.members]]
-            }
-            for part in self.scores
+            part: {name: of_members(part, name) for name in scores}
+            for part, scores in self.scores.items()
         }

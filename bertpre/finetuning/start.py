@@ -9,11 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from bertpre.artefacts import (
-    MANIFEST,
-    fingerprint,
-    fingerprint_file,
-)
+from bertpre.artefacts import MANIFEST, fingerprint, fingerprint_file
 from bertpre.config import schema
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive

@@ -1,7 +1,7 @@
 """The table at the start of a fine-tuning: what is trained on what, and what of it is read."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertpre.config.schema import Finetune
@@ -44,7 +44,7 @@ def summarize(
     for part, table in plan.tables().items():
         _warn(table, encoded[part].texts.num_empty)
     _warn_of_idle_stopping(config)
-    repeated = {part: _repeated(plan, part) for part in plan.scored_tables()}
+    repeated = {part: _repeated(plan, part, table) for part, table in plan.scored_tables().items()}
     extras = {name: getattr(config, name) for name in _PLAIN}
     return {
         "task": f"{plan.task.name}: {plan.task.describe()} ({plan.reason})",
@@ -123,16 +123,14 @@ def _reading(config: Finetune, encoded: Sequence["EncodedTable"]) -> dict[str, s
     return {f"texts cut {where[config.long_texts]}": f"{cut:,} ({cut / total:.1%})", **shown}
 
 
-def _repeated(plan: Plan, part: str) -> str:
+def _repeated(plan: Plan, part: str, table: LabelledTable) -> str:
     """Say how many rows of a part have a text that is trained on: their scores flatter."""
     if part == "dev" and plan.with_folds:
         return ""
-    table = plan.scored_tables()[part]
-    kept = plan.train.take(plan.members[0].train_rows)
-    seen = set(_rows_as_read(kept))
-    count = sum(row in seen for row in _rows_as_read(table))
+
+    def rows_of(table: LabelledTable) -> Iterator[tuple[str, str]]:
+        return zip(table.texts, table.pairs or table.texts, strict=True)
+
+    seen = set(rows_of(plan.train.take(plan.members[0].train_rows)))
+    count = sum(row in seen for row in rows_of(table))
     return f"{count:,} of {len(table):,}" if count else ""
-
-
-def _rows_as_read(table: LabelledTable) -> list[tuple[str, str]]:
-    return list(zip(table.texts, table.pairs or [""] * len(table), strict=True))

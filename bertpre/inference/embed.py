@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bertpre.artefacts import whole_file
 from bertpre.config.schema import Embed
 from bertpre.errors import ConfigError
-from bertpre.inference.tables import TableReader, check_table_output
+from bertpre.inference.tables import TableReader, TableReport, check_table_output
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
@@ -25,21 +25,14 @@ Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EmbedReport:
+class EmbedReport(TableReport):
     """What was written.
 
     Args:
         size: numbers of a vector.
-        num_rows, num_truncated, num_windowed, num_empty, num_skipped: as in
-            `bertpre.inference.tables.TableReport`.
     """
 
     size: int
-    num_rows: int
-    num_truncated: int
-    num_windowed: int
-    num_empty: int
-    num_skipped: int
 
 
 def embed(
@@ -96,7 +89,7 @@ def embed(
     encoder = cast("BertModel", load_model(folder, encoder_only=True)).to(placement.device)
     texts_of = Encoder(tokenizer=found.tokenizer, max_seq_length=min(longest, positions)).texts
     with whole_file(output) as file:
-        writer = _NpyWriter(file) if output.suffix == ".npy" else _TsvWriter(file)
+        writer = (_NpyWriter if output.suffix == ".npy" else _TsvWriter)(file, size)
         for chunk in reader.chunks():
             vectors = np.full((len(chunk), size), np.nan, dtype=np.float32)
             texts = None
@@ -139,30 +132,26 @@ def _compute(
 class _NpyWriter:
     """An ``.npy`` file whose number of rows is only known at the end."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._shape = file, (0, 0)
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size, self._num_rows = file, size, 0
+        self.finish()
 
     def write(self, vectors: Vectors) -> None:
-        if self._shape == (0, 0):
-            self._shape = (0, vectors.shape[1])
-            self._write_header()
         self._file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
-        self._shape = (self._shape[0] + len(vectors), vectors.shape[1])
+        self._num_rows += len(vectors)
 
     def finish(self) -> None:
-        self._file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
         # The format leaves room for the first axis to grow, so the header keeps its size.
-        header = {"descr": "<f4", "fortran_order": False, "shape": self._shape}
+        self._file.seek(0)
+        shape = (self._num_rows, self._size)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
 class _TsvWriter:
     """A line of numbers a row; nine digits give every fp32 number back."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
 
     def write(self, vectors: Vectors) -> None:

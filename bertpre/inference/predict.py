@@ -12,7 +12,7 @@ from bertpre.errors import ConfigError
 from bertpre.finetuning.labels import name_some
 from bertpre.finetuning.task import Task
 from bertpre.finetuning.tasks import member_folders, task_of
-from bertpre.inference.tables import Cells, TableReader, check_table_output, open_text
+from bertpre.inference.tables import Cells, TableReader, TableReport, check_table_output, open_text
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
@@ -20,21 +20,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PredictReport:
+class PredictReport(TableReport):
     """What was predicted.
 
     Args:
         num_models: models that predicted together; the other counts are those of the first.
-        num_rows, num_truncated, num_windowed, num_empty, num_skipped: as in
-            `bertpre.inference.tables.TableReport`.
     """
 
     num_models: int
-    num_rows: int
-    num_truncated: int
-    num_windowed: int
-    num_empty: int
-    num_skipped: int
 
 
 def predict(

@@ -26,6 +26,8 @@ _CHUNK_ROWS = 4096  # sorted by length together
 _CHUNK_CHARACTERS = 16_000_000  # so that a chunk of huge cells does not fill the memory
 _FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
 
+_COUNTED_BY_TEXTS = ("num_truncated", "num_windowed", "num_empty", "num_unknown", "num_tokens")
+
 Cells = tuple[str, ...]  # the text, or both texts, of a row
 
 
@@ -73,9 +75,7 @@ class TableReader:
         self._config = config
         self._skips = skips_bad_rows
         self._way_out = way_out
-        self._num_rows = self._num_skipped = 0
-        self._num_truncated = self._num_windowed = self._num_empty = 0
-        self._num_unknown = self._num_tokens = 0
+        self._counts = dict.fromkeys(("num_rows", "num_skipped", *_COUNTED_BY_TEXTS), 0)
         rows = self._rows()
         first = list(itertools.islice(rows, _FIRST_ROWS))
         if not first:
@@ -111,28 +111,19 @@ class TableReader:
             chunk: from `chunks`.
             texts: its rows that could be read, as the model read them; None if there are none.
         """
-        self._num_rows += len(chunk)
-        self._num_skipped += sum(cells is None for cells in chunk)
-        if texts is not None:
-            self._num_truncated += texts.num_truncated
-            self._num_windowed += texts.num_windowed
-            self._num_empty += texts.num_empty
-            self._num_unknown += texts.num_unknown
-            self._num_tokens += texts.num_tokens
-        return self._num_rows
+        self._counts["num_rows"] += len(chunk)
+        self._counts["num_skipped"] += sum(cells is None for cells in chunk)
+        for name in () if texts is None else _COUNTED_BY_TEXTS:
+            self._counts[name] += getattr(texts, name)
+        return self._counts["num_rows"]
 
     def finish(self) -> TableReport:
         """Warn if the model could not tell much of the texts, and return the counts."""
         from bertpre.finetuning.batches import warn_of_unknown
 
-        warn_of_unknown(self._num_unknown, self._num_tokens)
-        return TableReport(
-            num_rows=self._num_rows,
-            num_truncated=self._num_truncated,
-            num_windowed=self._num_windowed,
-            num_empty=self._num_empty,
-            num_skipped=self._num_skipped,
-        )
+        counts = dict(self._counts)
+        warn_of_unknown(counts.pop("num_unknown"), counts.pop("num_tokens"))
+        return TableReport(**counts)
 
 
 def table_path(table: str | Path) -> Path:

@@ -15,11 +15,7 @@ from torch import Tensor, nn
 from bertpre.errors import InteropError
 from bertpre.model.flat import FlatTokens, Layout, flatten
 from bertpre.model.folder import load_model
-from bertpre.model.heads import (
-    BertForPreTraining,
-    BertForSequenceClassification,
-    compare_segments,
-)
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification, compare_segments
 from bertpre.model.names import Model, encoder_of
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
