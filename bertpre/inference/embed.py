@@ -29,7 +29,7 @@ class EmbedReport(TableReport):
     """What was written.
 
     Args:
-        size: numbers of a vector.
+        size: length of a vector.
     """
 
     size: int
@@ -48,16 +48,16 @@ def embed(
 
     Args:
         model: a checkpoint, a run folder, a fine-tuned or imported model, or a Hugging Face BERT.
-        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the columns of text
+        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the text columns
             are read.
-        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers a row. A row
-            that could not be read and is to be skipped has nan.
-        config: how the table is read, and what a vector is.
+        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers per row. A bad
+            row that is skipped has nan.
+        config: how to read the table and compute a vector.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
 
     Raises:
-        BertpreError: the output exists, or the model or the table is at fault. Nothing is written
+        BertpreError: the output exists, or the model or the table is invalid. Nothing is written
             then.
     """
     config, output = config or Embed(), Path(output)
@@ -70,7 +70,7 @@ def embed(
         skips_bad_rows=config.on_bad_rows == "skip",
         way_out="or give them a vector of nan with --on-bad-rows skip",
     )
-    # From here on with PyTorch.
+    # Imports PyTorch.
     from bertpre.finetuning.batches import Encoder
     from bertpre.finetuning.running import place_inference
     from bertpre.finetuning.start import PLAIN_LENGTH, read_checkpoint
@@ -106,7 +106,7 @@ def embed(
 def _compute(
     encoder: "BertModel", texts: "EncodedTexts", config: Embed, placement: "Placement"
 ) -> Vectors:
-    """Compute the vectors of some rows, (rows, D), in their order."""
+    """Compute the vectors of some rows, (rows, D)."""
     import torch
 
     from bertpre.finetuning.batches import batches_by_length
@@ -130,7 +130,7 @@ def _compute(
 
 
 class _NpyWriter:
-    """An ``.npy`` file whose number of rows is only known at the end."""
+    """Writes an ``.npy`` file whose number of rows is only known at the end."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size, self._num_rows = file, size, 0
@@ -149,7 +149,7 @@ class _NpyWriter:
 
 
 class _TsvWriter:
-    """A line of numbers a row; nine digits give every fp32 number back."""
+    """Writes a line of numbers per row; nine digits preserve every fp32 number."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file

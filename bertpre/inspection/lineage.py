@@ -92,7 +92,7 @@ def _check_named(folder: str | Path, kind: Kind, relatives: Sequence[_Mark]) -> 
 
 
 def _mark(folder: Folder) -> _Mark:
-    """Give the kind of a folder and what it shares with its relatives."""
+    """Return the kind of a folder and what it shares with its relatives."""
     if folder.kind == "tokenizer":
         return folder.kind, _tokenizer_files(folder)
     return folder.kind, folder.manifest.get("fingerprint" if folder.kind == "data" else "from")
@@ -108,7 +108,7 @@ def _finished_folders(paths: Iterable[Path]) -> Iterator[Folder]:
 
 
 def _tokenizer_files(folder: Folder) -> dict[str, str]:
-    """Give the fingerprints of the files that a checkpoint has as its tokenizer has.
+    """Return the fingerprints of the files that a checkpoint has as its tokenizer has.
 
     The settings beside them are others: in a checkpoint they state the longest input too.
     """

@@ -123,7 +123,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _weights(folder: Folder, model: Path) -> list[Section]:
-    """Give the tensors of a model in a folder, the layers of the encoder as one."""
+    """Return the tensors of a model in a folder, the layers of the encoder as one."""
     if folder.kind == "onnx":  # they are inside the graph
         return []
     shapes = _shapes(model)

@@ -144,7 +144,7 @@ def _overview(chapters: Sequence[Chapter]) -> list[tuple[str, str]]:
 
 
 def _best_scores(model: str, scores: Grid) -> list[tuple[str, str]]:
-    """Give a model's first score beside those of the baselines, which stand before its parts'."""
+    """Return a model's first score beside those of the baselines, which stand before its parts'."""
     if not scores.rows or len(scores.header) < 3:
         return []
     part = "test" if any(row[1] == "test" for row in scores.rows) else "dev"
@@ -184,7 +184,7 @@ def groups_of_a_kind(sections: Sequence[Section]) -> Iterator[tuple[str, list[Se
 
 
 def column_styles(grid: Grid) -> list[str]:
-    """Give the attribute of a table's cells, column by column: numbers stand to the right."""
+    """Return the attribute of a table's cells, column by column: numbers stand to the right."""
     columns = [[row[place] for row in grid.rows] for place in range(len(grid.header))]
     return [
         " class=number" if all(re.fullmatch(r"[\d.,% -]*", cell) for cell in column) else ""
@@ -199,7 +199,7 @@ def mark_tokens(example: str) -> Markup:
 
 
 def data_uri(section: Curves | Picture) -> str:
-    """Give a picture as the address that holds it."""
+    """Return a picture as the address that holds it."""
     if isinstance(section, Curves):
         content, kind = draw_curves_svg(section), "svg+xml"
     else:

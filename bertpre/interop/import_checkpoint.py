@@ -76,11 +76,11 @@ class _Found:
     canonical: dict[str, str]
 
     def has(self, part: Set[str]) -> bool:
-        """Tell whether the folder has every tensor of a part."""
+        """Return whether the folder has every tensor of a part."""
         return part <= set(self.canonical.values())
 
     def length(self, name: str) -> int:
-        """Give the length of a tensor, by its Hugging Face name; 0 if there is none."""
+        """Return the length of a tensor, by its Hugging Face name; 0 if there is none."""
         given = (given for given, known in self.canonical.items() if known == name)
         return next((len(self.tensors[found]) for found in given), 0)
 
@@ -180,7 +180,7 @@ def _read(folder: Path) -> _Found:
 
 
 def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
-    """Give the entries of the vocabulary that the word embedding has no row for.
+    """Return the entries of the vocabulary that the word embedding has no row for.
 
     Raises:
         InteropError: there are some, though none may lack a row.
@@ -222,7 +222,7 @@ def _add_rows(found: _Found, number: int, *, seed: int) -> None:
 
 
 def _is_classifier(found: _Found) -> bool:
-    """Tell whether the folder is a classifier of one label a text."""
+    """Return whether the folder is a classifier of one label a text."""
     raw = found.shape.raw
     architectures = raw.get("architectures") or ["BertForSequenceClassification"]
     problem = raw.get("problem_type") or "single_label_classification"

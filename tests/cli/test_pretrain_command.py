@@ -165,7 +165,7 @@ def test_a_run_takes_its_shape_from_the_checkpoint_that_it_starts_from(
     assert result.exit_code == 0
     assert "model: 2 layers x 32, 2 heads" in result.stdout
     assert f"starts from: {first}" in result.stdout
-    assert "weights loaded; new, random: none; not used: none" in result.stderr
+    assert "weights loaded; randomly initialized: none; not used: none" in result.stderr
 
 
 def test_a_finished_run_is_extended(tmp_path: Path, tiny_data: Path, config_file: Path) -> None:

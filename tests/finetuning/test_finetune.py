@@ -152,7 +152,7 @@ def test_events_are_the_summary_the_progress_and_the_epochs(
 
     (summary,) = [event for event in events if isinstance(event, dict)]
     updates = [event for event in events if isinstance(event, Progress)]
-    assert summary["dev rows"].endswith("(held out of the training table)")
+    assert summary["dev rows"].endswith("(held out from the training table)")
     assert summary["pooling"] == "cls"
     assert int(summary["texts cut at the end"].split()[0]) > 0
     assert updates[-1] == Progress("training", "updates", updates[-1].total, updates[-1].total)
@@ -444,7 +444,7 @@ def test_texts_without_a_token_are_counted_and_warned_of(
         config=dataclasses.replace(recipe, num_epochs=1),
     )
 
-    assert f"{train}: 1 texts have no token that the vocabulary knows of" in caplog.text
+    assert f"{train}: 1 texts have no tokens" in caplog.text
     assert read_manifest(tmp_path / "model", "model")["counts"]["train"]["empty_rows"] == 1
 
 

@@ -205,7 +205,7 @@ def test_a_model_shows_labels_scores_and_history(chain):
     assert list(scores.header[:4]) == ["", "part", "accuracy", "macro f1"]
     assert scores.rows[0][:3] == ["the model", "dev", f"{metrics['dev']['accuracy']:.4f}"]
     assert {row[0] for row in scores.rows} == {
-        "the model", "always the commonest", "TF-IDF + linear",
+        "the model", "most common label", "TF-IDF + linear",
     }  # fmt: skip
     assert [row[0] for row in grid(found.sections, "labels").rows] == ["cat", "dog"]
     (curves,) = [s for s in found.sections if isinstance(s, Curves)]
@@ -256,7 +256,7 @@ def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
     assert {s.title for s in found.sections if isinstance(s, Grid)} == {"scores", "tensors"}
     table = grid(found.sections, "scores")
     assert table.header == ["", "part", "pearson", "spearman", "rmse", "loss"]
-    assert [row[0] for row in table.rows] == ["the model", "always the mean"]
+    assert [row[0] for row in table.rows] == ["the model", "mean label"]
 
 
 @pytest.mark.parametrize(

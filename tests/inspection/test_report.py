@@ -28,7 +28,7 @@ def test_the_page_shows_the_whole_chain_found_beside_the_run(chain, tmp_path):
     metrics = json.loads((chain / "model/metrics.json").read_text())
     commonest = metrics["baselines"]["majority"]["dev"]["accuracy"]
     assert (
-        f"{metrics['dev']['accuracy']:.4f} (the model), {commonest:.4f} (always the commonest)"
+        f"{metrics['dev']['accuracy']:.4f} (the model), {commonest:.4f} (most common label)"
         in page
     )
     assert page.count("data:image/svg+xml;base64,") >= 4  # loss, two accuracies, rate
