@@ -26,7 +26,7 @@ def command(
             help="Table of texts, or - for standard input; other columns are ignored.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="File to make: .npy or .tsv.")],
+    output: Annotated[Path, typer.Option("--output", help="File to create: .npy or .tsv.")],
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
@@ -50,8 +50,8 @@ def command(
         )
     rows = {
         "rows": report.num_rows,
-        "numbers a row": report.size,
-        "texts cut at the end": report.num_truncated,
+        "numbers per row": report.size,
+        "texts truncated": report.num_truncated,
     }
     if report.num_skipped:
         rows["rows without a vector"] = report.num_skipped

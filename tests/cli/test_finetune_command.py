@@ -158,7 +158,7 @@ def test_predict_reads_the_column_that_training_read(run, tmp_path, model, table
 
     assert ended.code == 0, ended.err
     assert ended.out == (
-        f"{output}:\n  rows: 24\n  texts not read whole: 0\n  texts without a token: 0\n"
+        f"{output}:\n  rows: 24\n  texts truncated: 0\n  texts without tokens: 0\n"
     )
     assert output.read_text().splitlines()[0] == "prediction\tno\tyes"
     assert len(output.read_text().splitlines()) == 25
@@ -235,9 +235,9 @@ def test_finetune_on_pairs_and_numbers_in_folds(run, tmp_path, checkpoint):
     assert "  models: 4, averaged for predictions" in lines
     start = lines.index("\tpart\tSpearman\tPearson\tRMSE\tloss")
     assert [line.split("\t")[0] for line in lines[start + 1 :]] == [
-        "mean prediction of 4", "each alone, mean ±sd", "mean label",
+        "mean prediction of 4", "single models, mean ±sd", "mean label",
     ]  # fmt: skip
-    assert "fold-2-seed-1: training 4 of 4" in ended.err
+    assert "fold-2-seed-1: model 4 of 4" in ended.err
     assert predicted.code == 0, predicted.err
     assert "  models averaged: 4\n" in predicted.out
 
