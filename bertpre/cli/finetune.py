@@ -35,7 +35,7 @@ def command(
     train: Annotated[
         Path, typer.Option("--train", help="Table of texts and labels to learn from.")
     ],
-    output: Annotated[Path, typer.Option("--output", help="Model folder to create.")],
+    output: Annotated[Path, typer.Option("--output", help="Model folder to make.")],
     dev: Annotated[
         Path | None,
         typer.Option(
