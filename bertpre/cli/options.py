@@ -148,5 +148,9 @@ Sets = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set any option; repeatable."),
 ]
 Seed = Annotated[int | None, _option("seed")]
-NoHeader = Annotated[bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="Tables start with a row, not with column names.")
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")
+]
