@@ -120,7 +120,7 @@ def test_import_lists_what_it_does_not_use(run, checkpoint, tmp_path):
     imported = run("import", tmp_path / "out", "--output", tmp_path / "in", "--add-rows")
 
     assert refused.code == 1
-    assert "without one are 'newword'" in refused.err
+    assert "without a row: 'newword'" in refused.err
     assert "unused\tqa.weight\t\n" in imported.out
     assert "  entries with random rows: 1: 'newword'\n" in imported.out
 

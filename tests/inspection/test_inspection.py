@@ -46,7 +46,7 @@ def test_a_tokenizer_shows_report_pieces_and_encodings(chain, tiny_documents):
     pieces = facts(found.sections, "pieces")
     assert pieces["start a word"] == str(len(starts))
     assert pieces["rare"].endswith(entries[-1])
-    lengths = bars(found.sections, "characters of a piece")
+    lengths = bars(found.sections, "characters per piece")
     assert lengths["1"] == sum(len(entry.removeprefix("##")) == 1 for entry in ordinary)
     assert sum(lengths.values()) == len(ordinary)
     ((text, cut, number, unknown),) = grid(found.sections, "sample encodings").rows
@@ -67,7 +67,7 @@ def test_a_tokenizer_of_another_library_has_no_report(make_foreign, tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "kind", "sample"),
-    [("whole", "whole tokens", "5900 900 9001"), ("kmer:2", "k-mers of 2", "ACGTTGCAACGT")],
+    [("whole", "whole tokens", "5900 900 9001"), ("kmer:2", "2-mers with stride", "ACGTTGCAACGT")],
 )
 def test_samples_are_of_the_kind_that_the_tokenizer_cuts(tmp_path, mode, kind, sample):
     from bertpre.config.schema import BuildVocab
@@ -91,7 +91,7 @@ def test_data_shows_counts_lengths_pieces_and_examples(chain):
     about = facts(found.sections, "data")
     assert about["training examples"] == f"{manifest['training_examples']:,}"
     assert about["objective"] == "mlm-nsp"
-    lengths = bars(found.sections, "tokens of an example")
+    lengths = bars(found.sections, "tokens per example")
     assert sum(lengths.values()) == manifest["training_examples"]
     assert lengths["46-48"] >= manifest["full_length_examples"]
     rows = grid(found.sections, "pieces in the training text").rows
@@ -119,7 +119,7 @@ def test_a_run_shows_steps_losses_checkpoints_and_curves(chain):
     ]  # fmt: skip
     marked = [row[0] for row in checkpoints if row[3] == "best"]
     assert marked == [f"checkpoints/step-{best:08d}"]
-    assert {row[4] for row in checkpoints} == {"whole"}
+    assert {row[4] for row in checkpoints} == {"complete"}
     curves = {s.title: s for s in found.sections if isinstance(s, Curves)}
     assert list(curves["MLM loss (nats)"].lines["held out"]) == sorted(scores.items())
     assert set(curves["MLM loss (nats)"].lines) == {
