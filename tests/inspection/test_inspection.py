@@ -243,6 +243,7 @@ def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
     shutil.copytree(chain / "model", folder)
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text()) | {"task": "regression", "classes": ["score"]}
+    manifest["class_counts"] = {"dev": {}}
     manifest["options"]["metric"] = "pearson"
     path.write_text(json.dumps(manifest))
     scores = {"spearman": 0.5, "pearson": 0.25, "rmse": 1.5, "loss": 2.0}
@@ -282,7 +283,8 @@ def test_texts_are_cut_by_the_tokenizer_of_a_run_or_of_several_models(chain, tmp
     shutil.copytree(chain / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run/final")
     shutil.copytree(chain / "model", tmp_path / "folds/fold-1")
-    write_manifest(tmp_path / "folds", "model", {"classes": [], "members": ["fold-1"]})
+    facts_of_all = {"task": "classification", "classes": [], "members": ["fold-1"]}
+    write_manifest(tmp_path / "folds", "model", facts_of_all)
 
     for name in ("run", "folds"):
         table = grid(inspect(tmp_path / name, texts=["a dog"]).sections, "sample encodings")
