@@ -1,1 +1,1 @@
-"""The command line: one short file a command, and ``render``, which decides how things look."""
+"""The command line: one short file per command, and ``render``, which prints."""

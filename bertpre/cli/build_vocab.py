@@ -19,20 +19,19 @@ _FLAGS = (
 
 @takes_options("build_vocab", _FLAGS)
 def command(
-    output: Annotated[Path, typer.Option("--output", help="Tokenizer folder to make.")],
+    output: Annotated[Path, typer.Option("--output", help="Tokenizer folder to create.")],
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="INPUT...",
-            help="Files, folders, patterns, or - for standard input; none needed with "
-            "--vocab-file.",
+            help="Files, folders, patterns, or - for standard input; optional with --vocab-file.",
         ),
     ] = None,
     *,
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Make a vocabulary from text: WordPiece, whole tokens, or k-mers of sequences.
+    """Build a vocabulary from text: WordPiece, whole tokens, or k-mers of sequences.
 
     Example: bertpre build-vocab corpus.txt --output tokenizer --vocab-size 8000
     """
@@ -54,11 +53,11 @@ def command(
 
 
 def show_result(output: Path, report: "VocabReport", *, token_mode: str) -> None:
-    """Print what was found and made.
+    """Print a summary of the text and the vocabulary.
 
     Args:
         output: the tokenizer folder.
-        report: what is in it.
+        report: its report.
         token_mode: what an entry of the vocabulary is.
     """
     from bertpre.cli import render
@@ -71,16 +70,16 @@ def show_result(output: Path, report: "VocabReport", *, token_mode: str) -> None
 def _vocabulary_rows(report: "VocabReport", unit: str) -> dict[str, str]:
     sample = report.sample
     if report.unk_rate is None:
-        return {"vocabulary": f"{report.vocab_size:,} entries, as they were given"}
+        return {"vocabulary": f"{report.vocab_size:,} entries, as given"}
     left_out = f"{report.left_out:,}"
     if report.left_out:
         most = ", ".join(f"{what!r} {count:,}" for what, count in report.left_out_most_frequent)
-        left_out += f", the most frequent being {most}"
+        left_out += f", most frequently {most}"
     rows = {
-        "sample": f"{sample.documents:,} documents, {sample.bytes:,} bytes, drawn from "
+        "sample": f"{sample.documents:,} documents, {sample.bytes:,} of "
         f"{sample.corpus_bytes:,} bytes",
         "words": f"{report.words:,} ({report.distinct_words:,} distinct)",
-        "vocabulary": f"{report.vocab_size:,} entries of {report.vocab_size_asked:,} asked for",
+        "vocabulary": f"{report.vocab_size:,} entries of {report.vocab_size_asked:,} requested",
         f"{unit} left out": left_out,
         "words that become [UNK]": f"{100 * report.unk_rate:.3f} %",
         "pieces per word": f"{report.pieces_per_word:.3f}",

@@ -33,7 +33,7 @@ _COMMANDS = {
 def command(
     texts: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT...", help="Files, folders or patterns, which are read twice."),
+        typer.Argument(metavar="TEXT...", help="Files, folders or patterns; they are read twice."),
     ],
     output: Annotated[
         Path,
@@ -43,8 +43,8 @@ def command(
         Path | None,
         typer.Option(
             "--train",
-            help="Table of texts and labels to fine-tune on; without it the run is the last "
-            "stage. What its columns are is said with --set finetune.KEY=VALUE.",
+            help="Table of texts and labels to fine-tune on; without it, the chain ends with the "
+            "run. Set its columns with --set finetune.KEY=VALUE.",
         ),
     ] = None,
     dev: Dev = None,
@@ -55,20 +55,19 @@ def command(
         bool,
         typer.Option(
             "--overwrite",
-            help="Make the stages again whose options or inputs have changed, and those after "
-            "them.",
+            help="Redo the stages whose options or inputs have changed, and those after them.",
         ),
     ] = False,
 ) -> None:
-    """Do build-vocab, make-data, pretrain and finetune one after another, in one folder.
+    """Run build-vocab, make-data, pretrain and finetune one after another, in one folder.
 
-    What can be wrong is looked for before the first of them starts. The same command again goes on
-    where it stopped, and passes over what is finished.
+    Everything that can be checked is checked before the first one starts. The same command again
+    continues where it stopped, and skips finished stages.
 
     Example: bertpre chain corpus.txt --train train.tsv --output work --config configs/demo.yaml
     """
     if os.environ.get("RANK", "0") != "0":
-        raise typer.Exit(1)  # the first of torchrun's processes says why
+        raise typer.Exit(1)  # the first process of torchrun prints the error
     config = pretrain.read_config(_with_one_text_for_both(options), run=output / "run")
     from bertpre.chaining.chain import chain
     from bertpre.cli import render
@@ -92,8 +91,8 @@ def command(
     except Stopped as stopped:
         (number,) = stopped.args
         render.err.print(
-            f"stopped by {signal.Signals(number).name}: what is finished stays, and the same "
-            "command goes on from there"
+            f"stopped by {signal.Signals(number).name}: finished stages are kept; run the same "
+            "command again to continue"
         )
         raise typer.Exit(128 + number) from None
     if received and not result.is_finished:
@@ -101,7 +100,7 @@ def command(
 
 
 def _with_one_text_for_both(options: Options) -> Options:
-    """Let the flags for reading text serve make-data, too."""
+    """Use the flags for reading text for make-data too."""
     flags = dict(options.flags)
     for name in TEXT_OPTIONS:
         flags[f"make_data.{name}"] = flags[f"build_vocab.{name}"]
@@ -117,7 +116,7 @@ def _events(
     Args:
         output: the chain's folder.
         config: the experiment.
-        received: is given the signals that come while a run can be stopped with a checkpoint.
+        received: signals are appended while a run can be stopped with a checkpoint.
     """
     from bertpre.cli import render
 
@@ -128,7 +127,7 @@ def _events(
             nonlocal show
             folder = output / event.stage
             if event.what == "kept":
-                render.out.print(f"{folder} is finished, and nothing has changed: passed over")
+                render.out.print(f"{folder} is finished and unchanged: skipped")
             elif event.what == "begun":
                 render.err.print(f"{_COMMANDS[event.stage]}: {folder}")
                 show = stage.enter_context(_stage_events(event.stage, received))

@@ -26,7 +26,7 @@ def command(
             help="Table of texts, or - for standard input; other columns are ignored.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="File to make: .npy or .tsv.")],
+    output: Annotated[Path, typer.Option("--output", help="File to create: .npy or .tsv.")],
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
@@ -48,11 +48,11 @@ def command(
             overwrite=overwrite,
             on_rows=lambda rows: on_progress(rows, None),
         )
-    render.table(
-        f"{output}",
-        {
-            "rows": f"{report.num_rows:,}",
-            "numbers a row": f"{report.size:,}",
-            "texts cut at the end": f"{report.num_truncated:,}",
-        },
-    )
+    rows = {
+        "rows": report.num_rows,
+        "numbers per row": report.size,
+        "texts truncated": report.num_truncated,
+    }
+    if report.num_skipped:
+        rows["rows without a vector"] = report.num_skipped
+    render.table(f"{output}", {name: f"{count:,}" for name, count in rows.items()})

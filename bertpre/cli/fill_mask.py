@@ -13,14 +13,14 @@ def command(
             metavar="CHECKPOINT", help="Checkpoint, run folder, or Hugging Face BERT folder."
         ),
     ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with one [MASK] or more.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with at least one [MASK].")],
     pair: Annotated[
         str | None,
-        typer.Option("--pair", metavar="TEXT", help="A second text, seen as the other segment."),
+        typer.Option("--pair", metavar="TEXT", help="A second text, for the other segment."),
     ] = None,
     top_k: Annotated[int, typer.Option("--top-k", min=1, help="Tokens to show for each mask.")] = 5,
 ) -> None:
-    """Show which tokens a pretrained model expects at each [MASK].
+    """Show the tokens that a pretrained model predicts for each [MASK].
 
     Example: bertpre fill-mask run "The ship left the [MASK] at dawn."
     """

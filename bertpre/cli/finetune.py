@@ -15,15 +15,8 @@ if TYPE_CHECKING:
 _FLAGS = (
     *("task", "text_column", "pair_column", "label_column", "label_separator", "format", "header"),
     *("quoting", "encoding", "on_bad_bytes", "on_bad_rows", "dev_fraction", "folds", "seeds"),
-    *(
-        "num_epochs",
-        "learning_rate",
-        "batch_size",
-        "micro_batch_size",
-        "warmup_ratio",
-        "weight_decay",
-    ),
-    *("max_grad_norm", "max_seq_length", "long_texts", "window_overlap", "pooling"),
+    *("num_epochs", "learning_rate", "batch_size", "micro_batch_size", "warmup_ratio"),
+    *("weight_decay", "max_grad_norm", "max_seq_length", "long_texts", "window_overlap", "pooling"),
     *("layer_decay", "hidden_dropout_prob", "mask_probability", "label_smoothing"),
     *("class_weights", "focal_gamma", "adversarial_epsilon", "ema_decay", "metric"),
     *("early_stopping", "baseline", "from_scratch", "device", "precision"),
@@ -49,7 +42,7 @@ def command(
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Train a classifier on a labelled table and score it beside what needs no network.
+    """Fine-tune a checkpoint on a labelled table, and score it beside simple baselines.
 
     Example: bertpre finetune run --train train.tsv --dev dev.tsv --test test.tsv --output model
     """
@@ -74,11 +67,11 @@ def command(
 
 
 def show_result(output: Path, result: "FinetuneResult") -> None:
-    """Print the scores, and those of each class if they are few.
+    """Print the scores, also by class if there are few classes.
 
     Args:
         output: the model folder.
-        result: what fine-tuning came to.
+        result: the result of fine-tuning.
     """
     from bertpre.cli import render
 
@@ -94,10 +87,10 @@ def show_result(output: Path, result: "FinetuneResult") -> None:
 
 @contextlib.contextmanager
 def training() -> Iterator[Callable[[Any], None]]:
-    """Show fine-tuning: its summary, how far it is, and every epoch.
+    """Show fine-tuning: its summary, its progress, and every epoch.
 
     Yields:
-        A function that takes what `bertpre.finetuning.finetune.finetune` tells.
+        A function that takes the events of `bertpre.finetuning.finetune.finetune`.
     """
     from bertpre.cli import render
     from bertpre.finetuning.results import MemberStart, Progress
@@ -119,12 +112,12 @@ def training() -> Iterator[Callable[[Any], None]]:
             elif isinstance(event, MemberStart):
                 bar.close()
                 on_progress = None
-                render.err.print(f"{event.name}: training {event.number} of {event.total}")
+                render.err.print(f"{event.name}: model {event.number} of {event.total}")
             else:
                 scores = ", ".join(
                     f"{name.replace('_', '-')} {value:.4f}"
                     for name, value in event.dev.items()
-                    # Of classes, micro-F1 is the accuracy again.
+                    # For classes, micro-F1 equals the accuracy.
                     if name != "loss" and not (name == "micro_f1" and "matthews" in event.dev)
                 )
                 render.err.print(
@@ -147,7 +140,7 @@ def _rows(result: "FinetuneResult") -> Iterator[list[str]]:
         if many:
             spread = result.spread()[part]
             shown = (f"{spread[name][0]:.4f} ±{spread[name][1]:.4f}" for name in names)
-            yield ["each alone, mean ±sd", part, *shown]
+            yield ["single models, mean ±sd", part, *shown]
         for name, found in result.baselines.items():
             values = (f"{found[part][score]:.4f}" for score in task.columns)
             yield [task.baseline_names[name], part, *values, ""]

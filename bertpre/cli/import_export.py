@@ -1,4 +1,4 @@
-"""``bertpre import`` and ``bertpre export``: models of other libraries, and for them."""
+"""``bertpre import`` and ``bertpre export``: models from other libraries, and for them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,21 +16,21 @@ def import_command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", help="BERT in Hugging Face form: config, vocabulary, weights."
+            metavar="FOLDER", help="Hugging Face BERT folder: config, vocabulary, weights."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Checkpoint folder to make.")],
+    output: Annotated[Path, typer.Option("--output", help="Checkpoint folder to create.")],
     add_rows: Annotated[
         bool,
         typer.Option(
             "--add-rows",
-            help="Give entries of the vocabulary that the weights have no row for a random one.",
+            help="Add random rows for vocabulary entries without a row in the weights.",
         ),
     ] = False,
     seed: Seed = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Bring in a BERT that others trained: safetensors or legacy weights, under any of its names.
+    """Import a BERT that others trained, from safetensors or legacy weights.
 
     Example: bertpre import bert-base-chinese --output checkpoint
     """
@@ -57,11 +57,11 @@ def _summary(report: "ImportReport") -> dict[str, str]:
     kinds = {"checkpoint": "a checkpoint", "model": "a fine-tuned model"}
     rows = {
         "made": f"{kinds[report.kind]}, {report.architecture}",
-        "tensors": f"{len(report.shapes)} loaded, {len(report.unused)} of the folder not used",
+        "tensors": f"{len(report.shapes)} loaded, {len(report.unused)} in the folder not used",
     }
     if report.new_entries:
         shown = ", ".join(map(repr, report.new_entries[:5]))
-        rows["entries with a random row"] = f"{len(report.new_entries):,}: {shown}"
+        rows["entries with random rows"] = f"{len(report.new_entries):,}: {shown}"
     if report.spare_rows:
         rows["rows without an entry"] = f"{report.spare_rows:,}"
     return rows
@@ -82,7 +82,7 @@ def export_command(
             help="huggingface: for from_pretrained of transformers. onnx: model.onnx.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Folder to make.")],
+    output: Annotated[Path, typer.Option("--output", help="Folder to create.")],
     encoder_only: Annotated[
         bool, typer.Option("--encoder-only", help="Leave the heads out of the ONNX model.")
     ] = False,

@@ -1,4 +1,4 @@
-"""``bertpre inspect`` and ``bertpre report``: what is in a folder, and in a whole chain."""
+"""``bertpre inspect`` and ``bertpre report``: the contents of a folder, and of a whole chain."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,18 +13,18 @@ def inspect_command(
         Path,
         typer.Argument(
             metavar="FOLDER",
-            help="Tokenizer, data, run, checkpoint or model folder; of other libraries too.",
+            help="Tokenizer, data, run, checkpoint or model folder, also from other libraries.",
         ),
     ],
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="Show how the folder's tokenizer cuts this; repeatable."),
+        typer.Option("--text", help="Text to tokenise with the folder's tokenizer; repeatable."),
     ] = None,
     examples: Annotated[
         int, typer.Option("--examples", min=0, help="Examples of a data folder to show.")
     ] = 5,
 ) -> None:
-    """Show what is in a folder: reports, lengths, examples, curves, shapes, labels, scores.
+    """Show the contents of a folder: reports, lengths, examples, curves, shapes, labels, scores.
 
     Example: bertpre inspect run
     """
@@ -39,7 +39,7 @@ def inspect_command(
 
 def report_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, from pretrain.")],
-    output: Annotated[Path, typer.Option("--output", help="HTML file to make.")],
+    output: Annotated[Path, typer.Option("--output", help="HTML file to create.")],
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", help="Its tokenizer folder, if not beside RUN.")
     ] = None,
@@ -52,7 +52,7 @@ def report_command(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write one HTML page of the chain: tokenizer, data, run, models, with pictures and tables.
+    """Write one HTML page about a chain: tokenizer, data, run, models, with plots and tables.
 
     Folders beside RUN that belong to it are found by their fingerprints.
 
@@ -67,10 +67,10 @@ def report_command(
     )
     chain = result.chain
     rows = {
-        "tokenizer": str(chain.tokenizer or "not beside the run; name it with --tokenizer"),
-        "data": str(chain.data or "not beside the run; name it with --data"),
+        "tokenizer": str(chain.tokenizer or "not beside the run; pass it with --tokenizer"),
+        "data": str(chain.data or "not beside the run; pass it with --data"),
         "run": str(chain.run),
-        "models": ", ".join(map(str, chain.models)) or "none beside the run; name with --model",
+        "models": ", ".join(map(str, chain.models)) or "none beside the run; pass with --model",
         "bytes": f"{result.output.stat().st_size:,}",
     }
     render.table(f"{output}", rows)

@@ -1,6 +1,6 @@
-"""The ``bertpre`` command: its subcommands, and what its exit codes mean.
+"""The ``bertpre`` command and its subcommands.
 
-0 done; 1 an error with a message; 2 wrong usage; 130 or 143 interrupted by a signal.
+Exit codes: 0 success; 1 an error with a message; 2 wrong usage; 130 or 143 stopped by a signal.
 """
 
 import io
@@ -46,7 +46,8 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def _bertpre(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
@@ -69,15 +70,15 @@ for name, command in (
     app.command(name, no_args_is_help=True)(command)
 
 
-# How often a waiting thread looks again before it sleeps. By default, GNU's OpenMP, with which
-# PyTorch computes on a CPU, looks 300,000 times: beside another busy process, threads then wait for
-# one that does not run, and training is 2 to 17 times slower than on one thread. So few looks cost
-# 5 to 7 % on an idle machine.
+# How often a waiting thread of GNU OpenMP, which PyTorch uses on CPUs, checks again before it
+# sleeps. With the default of 300,000, beside another busy process, threads wait for one that does
+# not run, and training is 2 to 17 times slower than on one thread. The lower number costs 5 to 7 %
+# on an idle machine.
 _SPINS = "3000"
 
 
 class Stopped(BaseException):
-    """A signal asks to end; no Exception, so that nothing on the way takes it for a fault."""
+    """A signal asks to stop; not an Exception, so that no handler takes it for an error."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -85,10 +86,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors become one message and exit code 1."""
+    """Run the command line; an error ends in one message and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a character is no reason to lose the result.
+            # A terminal that lacks a character must not lose the result.
             stream.reconfigure(errors="backslashreplace")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)  # read when PyTorch is imported
@@ -102,14 +103,14 @@ def main() -> None:
 
         (number,) = stopped.args
         render.err.print(
-            f"stopped by {signal.Signals(number).name} before the end: no output was finished; "
-            "the same command can be run again"
+            f"stopped by {signal.Signals(number).name}: no output was finished; "
+            "run the same command again"
         )
         sys.exit(128 + number)
     except (BertpreError, OSError) as error:
         from bertpre.cli import render
 
-        if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader of our output has closed it
             sys.stdout = None
             sys.exit(1)
         if isinstance(error, OSError):

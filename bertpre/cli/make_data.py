@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What decides the examples and not the tokens: --part makes no use of them.
+# Options of the examples, not of the tokens: --part does not use them.
 _OF_EXAMPLES = (
     *("max_seq_length", "objective", "dupe_factor", "balance_nsp", "short_seq_prob", "masking"),
     *("mlm_probability", "whole_word_masking", "mask_spans", "eval_fraction"),
@@ -26,12 +26,12 @@ _SHOWN_EXAMPLES = 3
 
 @takes_options("make_data", _FLAGS)
 def command(
-    output: Annotated[Path, typer.Option("--output", help="Data folder to make.")],
+    output: Annotated[Path, typer.Option("--output", help="Data folder to create.")],
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Files, folders, patterns, or - for standard input; with --merge, the parts.",
+            help="Files, folders, patterns, or - for standard input; the parts for --merge.",
         ),
     ] = None,
     tokenizer: Annotated[
@@ -43,7 +43,7 @@ def command(
         typer.Option(
             "--tokens",
             metavar="DATA",
-            help="Draw another index over the tokens of this data folder, instead of text.",
+            help="Build new examples from the tokens of this data folder instead of from text.",
         ),
     ] = None,
     part: Annotated[
@@ -51,12 +51,12 @@ def command(
         typer.Option(
             "--part",
             metavar="I/N",
-            help="Only tokenise part I of N parts of the text, to be put together by --merge.",
+            help="Only tokenise part I of N of the text; --merge combines the parts.",
         ),
     ] = None,
     merge: Annotated[
         bool,
-        typer.Option("--merge", help="Put parts together; the bytes are those of one run."),
+        typer.Option("--merge", help="Combine parts; the result is the same as without parts."),
     ] = False,
     export_jsonl: Annotated[
         Path | None,
@@ -65,7 +65,7 @@ def command(
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Turn text into examples for pretraining: tokens once, and an index of sentence pairs.
+    """Turn text into pretraining data: tokens, and an index of examples.
 
     Example: bertpre make-data corpus.txt --tokenizer tokenizer --output data
     """
@@ -102,12 +102,12 @@ def command(
 
 
 def show_result(output: Path, report: "DataReport", *, max_seq_length: int) -> None:
-    """Print what was found and made, and some examples.
+    """Print a summary of the data, and some examples.
 
     Args:
         output: the data folder.
-        report: what is in it.
-        max_seq_length: the most tokens that an example could have.
+        report: its report.
+        max_seq_length: the most tokens allowed in an example.
     """
     from bertpre.cli import render
     from bertpre.data.dataset import PretrainingData
@@ -124,7 +124,8 @@ def _warn_of_flags_for_examples(options: Options) -> None:
     ]
     if names:
         log.warning(
-            "--part makes tokens only; without effect here, and for --merge to say: %s",
+            "--part makes tokens only; these options have no effect here, pass them with --merge: "
+            "%s",
             ", ".join(map(flag_of, names)),
         )
 
@@ -132,10 +133,10 @@ def _warn_of_flags_for_examples(options: Options) -> None:
 def _check_source(
     inputs: list[str], tokenizer: Path | None, *, tokens: Path | None, part: str | None, merge: bool
 ) -> list[str]:
-    """Return the inputs, if there are those that the way of making data needs, and no others.
+    """Return the inputs if exactly those needed were given.
 
     Raises:
-        ConfigError: something is missing or too much.
+        ConfigError: something is missing or superfluous.
     """
     ways = {"--tokens": tokens is not None, "--part": part is not None, "--merge": merge}
     stated = [name for name, is_stated in ways.items() if is_stated]
@@ -143,21 +144,21 @@ def _check_source(
         raise ConfigError(f"{' and '.join(stated)} exclude each other", "pass one of them")
     if tokens is not None and (inputs or tokenizer):
         raise ConfigError(
-            f"--tokens {tokens} has its text and its tokenizer already, found "
-            f"{'INPUT ' + inputs[0] if inputs else f'--tokenizer {tokenizer}'} beside it",
+            f"--tokens {tokens} already has a text and a tokenizer, but found "
+            f"{'INPUT ' + inputs[0] if inputs else f'--tokenizer {tokenizer}'}",
             "leave one of the two out",
         )
     if merge and tokenizer:
         raise ConfigError(
-            f"--merge takes the tokenizer of the parts, found --tokenizer {tokenizer} beside it",
+            f"--merge uses the tokenizer of the parts, but found --tokenizer {tokenizer}",
             "leave it out",
         )
     if not inputs and tokens is None:
         what = "the folders of all parts" if merge else "files or folders of text"
-        raise ConfigError(f"no INPUT: expected {what}", "name them before the options")
+        raise ConfigError(f"no INPUT: expected {what}", "pass them before the options")
     if tokenizer is None and tokens is None and not merge:
         raise ConfigError(
-            "--tokenizer is missing: text needs one", "make one with `bertpre build-vocab`"
+            "--tokenizer is missing: text needs one", "create one with `bertpre build-vocab`"
         )
     return inputs
 
@@ -173,31 +174,30 @@ def _rows(report: "DataReport", max_seq_length: int) -> dict[str, str]:
     rows = {
         "tokens": f"{report.tokens:,}, {report.unknown_share:.3%} of them [UNK]{unknown}",
         "pieces per word": f"{report.pieces_per_word:.3f}",
-        "tokens a sentence": spread(report.sentence_length_quantiles),
-        "split": f"{report.training_documents:,} documents to train on, "
+        "tokens per sentence": spread(report.sentence_length_quantiles),
+        "split": f"{report.training_documents:,} training documents, "
         f"{report.held_out_documents:,} held out",
         "training examples": f"{count:,}, passes: {report.passes:,}",
         "held-out examples": f"{report.held_out_examples:,}",
         "length": f"{report.mean_length:.1f} tokens on average, {report.longest} at most, "
         f"{report.full_length_examples / count:.0%} of {max_seq_length}",
-        "an epoch": f"{report.tokens_per_epoch:,} tokens, "
+        "epoch": f"{report.tokens_per_epoch:,} tokens, "
         f"{report.predictions_per_epoch:,} of them predicted",
-        "of the text in each pass": f"{report.used_share:.1%} used, "
-        f"{report.truncated_share:.1%} cut off to fit, {report.unused_share:.1%} in no example",
-        "masks as drawn": f"{sample.predicted:.1%} of the tokens predicted, {sample.masked:.1%} of "
+        "text used per pass": f"{report.used_share:.1%}; "
+        f"{report.truncated_share:.1%} truncated, {report.unused_share:.1%} in no example",
+        "masking": f"{sample.predicted:.1%} of the tokens predicted, {sample.masked:.1%} of "
         f"these [MASK], {sample.random:.1%} random, {sample.kept:.1%} kept; "
-        f"{sample.run_length:.2f} side by side",
+        f"{sample.run_length:.2f} adjacent on average",
         "on disk": f"{report.tokens_bytes:,} bytes of tokens, {report.index_bytes:,} of examples, "
-        f"{(report.tokens_bytes + report.index_bytes) / report.text_bytes:.2f} for each byte of "
-        "text",
+        f"{(report.tokens_bytes + report.index_bytes) / report.text_bytes:.2f} per byte of text",
     }
     if report.random_next_share is not None:
         rows["random next sentences"] = f"{report.random_next_share:.1%} of the pairs"
     if report.swapped_share is not None:
         rows["swapped"] = f"{report.swapped_share:.1%} of the pairs"
     only_if_any = {
-        "sentences without a token": report.empty_sentences,
-        "documents without a token": report.empty_documents,
+        "sentences without tokens": report.empty_sentences,
+        "documents without tokens": report.empty_documents,
     }
     rows = corpus_rows(report.corpus) | rows
     return rows | {name: f"{number:,}" for name, number in only_if_any.items() if number}

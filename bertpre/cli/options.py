@@ -12,24 +12,24 @@ import typer
 from bertpre.config.load import describe, load_config, value_types
 from bertpre.config.schema import Config
 
-# How text is read; build-vocab and make-data have each their own in the schema.
+# How to read text; the schema has these options for build-vocab and for make-data.
 TEXT_OPTIONS = (
     *("text.format", "text.text_column", "text.pair_column", "text.header", "text.quoting"),
     *("text.encoding", "text.on_bad_bytes", "text.document", "text.sentences", "text.language"),
     "text.dedup",
 )
-# What stands for the value in the help, where the type says too little.
+# Names of values in the help, where the type says too little.
 _METAVARS = {"extra_tokens": "FILE", "vocab_file": "FILE", "init_from": "DIR"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a command line says about the options of the schema.
+    """Options of the schema, as given on the command line.
 
     Args:
-        files: what ``--config`` names.
-        sets: what ``--set`` says.
-        flags: dotted option name to value, None where the flag was not given.
+        files: values of ``--config``.
+        sets: values of ``--set``.
+        flags: dotted option name to value; None if the flag was not given.
     """
 
     files: list[Path] | None
@@ -37,17 +37,17 @@ class Options:
     flags: Mapping[str, Any]
 
     def read(self, *, derived: Mapping[str, object] | None = None) -> Config:
-        """Read and check them; see `bertpre.config.load.load_config`."""
+        """Load and check the configuration; see `bertpre.config.load.load_config`."""
         return load_config(self.files, sets=self.sets, flags=self.flags, derived=derived)
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of an option: its own name, without those of the sections, with dashes."""
+    """Return the flag of an option: the last part of its name, with dashes."""
     return f"--{name.replace('_', '-')}"
 
 
 def number_or_name(column: str | None) -> str | int | None:
-    """Read a column option: digits are a number from 1, anything else is a name."""
+    """Parse a column option: digits are a number from 1, anything else is a name."""
     return int(column) if column is not None and column.isascii() and column.isdigit() else column
 
 
@@ -56,17 +56,17 @@ def takes_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add flags for options of the schema to a command, and ``--config``, ``--set``, ``--seed``.
 
-    The command gets them all as its argument ``options``, in whose place they stand in the help.
+    The command receives them as its argument ``options``; the help lists them in its place.
 
     Args:
-        section: where in the schema the options are; None for several places.
-        names: the options, dotted; the flag has the last part of the name, with dashes.
-        helps: option name to help text, where the one of the schema is not right for the command.
+        section: the section of the schema; None if ``names`` include their sections.
+        names: the dotted names of the options.
+        helps: option name to help text, where that of the schema does not suit the command.
     """
     prefix = "" if section is None else f"{section}."
     dotted = {name.rpartition(".")[2]: prefix + name for name in names}
     helps = helps or {}
-    # Tables have a header unless that is denied; only where a model says so, it is affirmed too.
+    # By default tables have a header, so only --no-header is needed, unless a model decides.
     only_denies_header = "header" in dotted and "header" not in helps
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -109,7 +109,7 @@ def _value(name: str, given: Any) -> Any:
 
 def _flag(name: str, help_text: str | None) -> Any:
     types = value_types(name)
-    # What may be a number or a name is a name until it is looked at.
+    # What may be a number or a name is read as a name at first.
     (kind,) = types if len(types) == 1 else {str}
     return Annotated[kind | None, _option(name, help_text)]
 
@@ -140,7 +140,7 @@ ConfigFiles = Annotated[
     typer.Option(
         "--config",
         metavar="<path>",
-        help="YAML file with the options of a whole experiment; repeatable: the later one wins.",
+        help="YAML file with options for all commands; repeatable, later files take precedence.",
     ),
 ]
 Sets = Annotated[

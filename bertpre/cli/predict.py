@@ -12,12 +12,12 @@ _FLAGS = (
     *("text_column", "pair_column", "format", "header", "quoting", "encoding", "on_bad_bytes"),
     *("on_bad_rows", "device", "precision"),
 )
-# Where the schema does not say what prediction does with the option.
+# Where the help in the schema does not suit prediction.
 _HELPS = {
     "text_column": "Column with the text: name, or number from 1; default: as in training.",
     "pair_column": "Column with the second text of a pair; default: as in training.",
-    "header": "Whether the table starts with column names; default: as in training.",
-    "on_bad_rows": "What rows that cannot be read do. error: stop. skip: have an empty "
+    "header": "Whether the table has a line of column names; default: as in training.",
+    "on_bad_rows": "What to do with rows that cannot be read. error: stop. skip: write an empty "
     "prediction. [default: error]",
 }
 
@@ -28,7 +28,7 @@ def command(
         list[Path],
         typer.Argument(
             metavar="MODEL...",
-            help="Model folder, from finetune; several of the same labels are averaged.",
+            help="Model folder, from finetune; several with the same labels are averaged.",
         ),
     ],
     table: Annotated[
@@ -39,14 +39,14 @@ def command(
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", help="TSV file to make, or - for standard output.")
+        str, typer.Option("--output", help="TSV file to create, or - for standard output.")
     ],
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Classify every row of a table: the likeliest label, then the probability of each.
+    """Predict the label of every row of a table, with the probability of each label.
 
-    The section finetune of a config applies to the table and the device.
+    From a config file, the section finetune is used for the table and the device.
 
     Example: bertpre predict model new.tsv --output predictions.tsv
     """
@@ -73,10 +73,10 @@ def command(
     rows = {"rows": report.num_rows}
     if report.num_models > 1:
         rows["models averaged"] = report.num_models
-    rows["texts not read whole"] = report.num_truncated
+    rows["texts truncated"] = report.num_truncated
     if report.num_windowed:
         rows["texts in several windows"] = report.num_windowed
-    rows["texts without a token"] = report.num_empty
+    rows["texts without tokens"] = report.num_empty
     if report.num_skipped:
         rows["rows without a prediction"] = report.num_skipped
     render.table(output, {name: f"{count:,}" for name, count in rows.items()})

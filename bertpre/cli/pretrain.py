@@ -17,7 +17,7 @@ from bertpre.config.schema import Config
 if TYPE_CHECKING:
     from bertpre.training.pretrain import PretrainResult
 
-# How long a run is: only one of them may be stated.
+# The length of a run: only one of these may be given.
 _LENGTHS = ("max_steps", "max_epochs", "max_tokens", "max_hours")
 _FLAGS = (
     *_LENGTHS,
@@ -30,7 +30,7 @@ _FLAGS = (
 def command(
     data: Annotated[Path, typer.Option("--data", help="Data folder, from make-data.")],
     output: Annotated[
-        Path, typer.Option("--output", help="Run folder; an unfinished run is gone on with.")
+        Path, typer.Option("--output", help="Run folder; an unfinished run is resumed.")
     ],
     *,
     extend_to: Annotated[
@@ -38,8 +38,8 @@ def command(
         typer.Option(
             "--extend-to",
             metavar="STEPS",
-            help="Go on with a run, finished or not, to more steps; for the schedules constant "
-            "and wsd.",
+            help="Continue a run, finished or not, to more steps; for the schedules constant and "
+            "wsd.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -48,7 +48,7 @@ def command(
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Pretrain a BERT on a data folder; the same command again goes on where it stopped.
+    """Pretrain BERT on a data folder; the same command again resumes a stopped run.
 
     Ctrl-C (or SIGTERM) saves a checkpoint and stops; a second one stops at once.
 
@@ -57,13 +57,13 @@ def command(
     from bertpre.training.checks import check_pretraining
 
     config = read_config(options, run=None if overwrite else output)
-    # Once more inside pretrain, but here before the seconds that importing PyTorch takes.
+    # Checked again by pretrain, but here before the seconds of importing PyTorch.
     check_pretraining(data, output=output, config=config, overwrite=overwrite, extend_to=extend_to)
     from bertpre.cli import render
     from bertpre.cli.render_training import training
     from bertpre.training.pretrain import pretrain
 
-    # Of the processes that torchrun starts, one speaks.
+    # With torchrun, only one process prints.
     is_first = os.environ.get("RANK", "0") == "0"
     render.show_log(is_quiet=not is_first)
     received: list[int] = []
@@ -85,11 +85,11 @@ def command(
 
 
 def read_config(options: Options, *, run: Path | None) -> Config:
-    """Read the options of a run, of which a checkpoint that it starts from decides the shape.
+    """Read the options of a run; the shape comes from the checkpoint that it starts from, if any.
 
     Args:
-        options: what the command line says; one length by a flag goes before another in a file.
-        run: the run folder, if one that is there is gone on with.
+        options: from the command line; a length given by a flag replaces another in a file.
+        run: the run folder, if an existing run is resumed.
     """
     lengths = [f"pretrain.{name}" for name in _LENGTHS]
     if any(options.flags.get(name) is not None for name in lengths):
@@ -106,11 +106,11 @@ def read_config(options: Options, *, run: Path | None) -> Config:
 
 @contextlib.contextmanager
 def noting_signals(received: list[int], *, is_quiet: bool = False) -> Iterator[None]:
-    """Let the first signal be noted, for a stop with a checkpoint, and a second one stop at once.
+    """Record the first signal, for a stop with a checkpoint; let a second one stop at once.
 
     Args:
-        received: is given the signal.
-        is_quiet: say nothing of it.
+        received: the signal is appended.
+        is_quiet: print nothing.
     """
     from bertpre.cli import render
 
@@ -118,7 +118,7 @@ def noting_signals(received: list[int], *, is_quiet: bool = False) -> Iterator[N
         received.append(number)
         if not is_quiet:
             render.err.print(
-                "stopping: this update ends, then a checkpoint is saved; again: at once"
+                "stopping after this update, with a checkpoint; a second signal stops at once"
             )
         signal.signal(number, signal.SIG_DFL)
 
@@ -127,27 +127,28 @@ def noting_signals(received: list[int], *, is_quiet: bool = False) -> Iterator[N
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None: not Python's
+            signal.signal(number, handler or signal.SIG_DFL)  # None: not set by Python
 
 
 def show_result(output: Path, result: "PretrainResult", *, was_stopped: bool) -> None:
-    """Say how the run ended.
+    """Print how the run ended.
 
     Args:
         output: the run folder.
         result: how it ended.
-        was_stopped: whether a signal asked for it.
+        was_stopped: whether a signal stopped it.
     """
     from bertpre.cli import render
 
     if result.was_finished:
-        render.out.print(f"{output} is finished: {result.step:,} steps; model in {result.model}")
+        steps = f"{result.step:,} steps"
+        render.out.print(f"{output} is already finished: {steps}; model in {result.model}")
     elif result.is_finished:
         render.out.print(f"done: {result.step:,} steps; model in {result.model}")
     elif result.step:
         render.err.print(
             f"stopped after step {result.step:,}; saved {result.model}; "
-            "the same command goes on from there"
+            "run the same command again to resume"
         )
     elif was_stopped:
         render.err.print("stopped before the first update: nothing was written")

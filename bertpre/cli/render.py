@@ -1,4 +1,4 @@
-"""How results, progress and errors look: the only place that uses rich.
+"""Printing of results, progress and errors.
 
 Results go to stdout, progress and diagnostics to stderr; without a terminal both are plain lines.
 """
@@ -25,8 +25,8 @@ from rich.text import Text
 from bertpre.corpus.report import CorpusReport
 from bertpre.errors import BertpreError
 
-# No markup and no emoji: a path may hold brackets, and a text ":100:".
-# A terminal's lines are broken between words; those of a file are not broken.
+# No markup and no emoji: a path may contain brackets, and a text ":100:".
+# Lines wrap between words on a terminal, and not at all in a file.
 out = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False)
 err = Console(
     stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty(), markup=False, emoji=False
@@ -43,7 +43,7 @@ class _WarningLines(logging.Handler):
 
 
 def show_log(*, is_quiet: bool = False) -> None:
-    """Send what the library logs to stderr, or nowhere."""
+    """Send the library's log to stderr, or nowhere."""
     log = logging.getLogger("bertpre")
     log.handlers = [logging.NullHandler() if is_quiet else _WarningLines()]
     log.setLevel(logging.INFO)
@@ -51,7 +51,7 @@ def show_log(*, is_quiet: bool = False) -> None:
 
 
 def show_error(error: BertpreError) -> None:
-    """Print an error and what to do about it."""
+    """Print an error and its hint."""
     err.print(Text.assemble(("error:", "bold red"), f" {error.message}"))
     if error.hint is not None:
         err.print(Text.assemble(("what to do:", "bold"), f" {error.hint}"))
@@ -89,10 +89,10 @@ def columns(title: str, header: Sequence[str], rows: Sequence[Sequence[object]])
 
 @contextlib.contextmanager
 def progress(what: str, unit: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how far a long step is.
+    """Show the progress of a long step.
 
     Yields:
-        A function to call with the count done and the total (None where it is not known).
+        A function to call with the count done and the total (None if unknown).
     """
     if not err.is_terminal:
         yield plain_progress(what, unit)
@@ -103,7 +103,7 @@ def progress(what: str, unit: str) -> Iterator[Callable[[int, int | None], None]
 
 
 def bar(unit: str) -> Progress:
-    """Make a bar for stderr that is gone when it ends."""
+    """Create a progress bar on stderr that disappears at the end."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -118,7 +118,7 @@ def bar(unit: str) -> Progress:
 
 
 def plain_progress(what: str, unit: str) -> Callable[[int, int | None], None]:
-    """Return what prints a line now and then, for stderr without a terminal."""
+    """Return a function that prints a progress line now and then, without a terminal."""
     start = last = time.monotonic()
 
     def show(done: int, total: int | None) -> None:
@@ -135,7 +135,7 @@ def plain_progress(what: str, unit: str) -> Callable[[int, int | None], None]:
 
 
 def examples(lines: Sequence[str]) -> None:
-    """Print decoded training examples; a predicted token ``{seen→was}`` in colour."""
+    """Print decoded training examples, with predicted tokens ``{seen→was}`` in color."""
     out.print("examples, as {what the model sees→what it must predict}:")
     for line in lines:
         text = Text(f"  {line}")
@@ -145,25 +145,21 @@ def examples(lines: Sequence[str]) -> None:
 
 
 def spread(quantiles: tuple[int, ...]) -> str:
-    """Write lengths at the quantiles of `bertpre.text.corpus_report.QUANTILES`."""
+    """Format lengths at the quantiles of `bertpre.corpus.report.QUANTILES`."""
     names = ("5 %", "25 %", "50 %", "75 %", "95 %", "99 %")
     pairs = zip(quantiles, names, strict=True)
     return ", ".join(f"{length:,} ({name})" for length, name in pairs)
 
 
 def corpus_rows(corpus: CorpusReport) -> dict[str, str]:
-    """Describe what reading found, the same way in each command that reads text.
-
-    Args:
-        corpus: a `bertpre.text.corpus_report.CorpusReport`.
-    """
+    """Describe the text that a command read."""
     rows = {
         "documents": f"{corpus.documents:,}, "
-        f"{corpus.one_sentence_documents / corpus.documents:.0%} of them of one sentence",
+        f"{corpus.one_sentence_documents / corpus.documents:.0%} of them with only one sentence",
         "sentences": f"{corpus.sentences:,}",
         "characters": f"{corpus.characters:,}",
-        "characters a sentence": spread(corpus.sentence_length_quantiles),
-        "sentences a document": spread(corpus.document_length_quantiles),
+        "characters per sentence": spread(corpus.sentence_length_quantiles),
+        "sentences per document": spread(corpus.document_length_quantiles),
         "longest line": f"{corpus.longest_record:,} characters",
         "exact duplicates": f"{corpus.duplicate_line_share:.1%} of the lines, "
         f"{corpus.duplicate_document_share:.1%} of the documents",

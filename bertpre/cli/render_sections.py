@@ -1,4 +1,4 @@
-"""How a description of a folder looks in a terminal; plain lines and tables without one."""
+"""Printing of folder descriptions, on a terminal or as plain lines and tables."""
 
 import itertools
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def sections(parts: Sequence[Section]) -> None:
         if isinstance(part, Facts):
             render.table(part.title, part.rows)
         elif isinstance(part, Grid):
-            if not render.out.is_terminal:  # where the tables of a command have none
+            if not render.out.is_terminal:  # where `columns` prints no title
                 render.out.print(f"{part.title}:")
             render.columns(part.title, part.header, part.rows)
         elif isinstance(part, Bars):
@@ -53,7 +53,7 @@ def _curves(curves: Curves) -> None:
     if not render.out.is_terminal:
         for name, points in curves.lines.items():
             step = -(-len(points) // _PLAIN_POINTS)
-            # The last point is what one asks for first.
+            # The last point matters most.
             shown = [*points[:-1:step], points[-1]]
             header = [curves.x_label, f"{curves.title}, {name}"]
             render.columns("", header, [[f"{x:g}", f"{y:.4g}"] for x, y in shown])
@@ -92,7 +92,7 @@ def _plot(curves: Curves) -> list[Text]:
 
 
 def _dense(line: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
-    """Put points between those of a line, so that it has no gaps."""
+    """Interpolate the points of a line, so that it has no gaps."""
     found = [line[0]]
     for (x0, y0), (x1, y1) in itertools.pairwise(line):
         parts = max(1, min(2 * _WIDTH, round((x1 - x0) / step))) if step > 0 else 1

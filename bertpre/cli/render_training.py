@@ -1,4 +1,4 @@
-"""How a pretraining run looks while it runs: a live table in a terminal, else plain lines."""
+"""Printing of a pretraining run: a live table on a terminal, else plain lines."""
 
 import contextlib
 import itertools
@@ -16,10 +16,10 @@ _LOSSES = (("mlm", "MLM"), ("nsp", "NSP"), ("sop", "SOP"))
 
 @contextlib.contextmanager
 def training() -> Iterator[Callable[[Any], None]]:
-    """Show a pretraining run: its summary, how far it is, and its metrics.
+    """Show a pretraining run: its summary, its progress and its metrics.
 
     Yields:
-        A function that takes what `bertpre.training.pretrain.pretrain` tells.
+        A function that takes the events of `bertpre.training.pretrain.pretrain`.
     """
     with contextlib.ExitStack() as stack:
         show_run = None
@@ -29,7 +29,7 @@ def training() -> Iterator[Callable[[Any], None]]:
             if isinstance(event, dict):
                 render.table("run", event)
                 return
-            # Not before the first update, or the bar would stand between the table's lines.
+            # Not before the first update, or the bar would interrupt the summary.
             if show_run is None:
                 form = _live if render.err.is_terminal else _plain
                 show_run = stack.enter_context(form())
@@ -53,7 +53,7 @@ def _plain() -> Iterator[Callable[[Any], None]]:
 
 @contextlib.contextmanager
 def _live() -> Iterator[Callable[[Any], None]]:
-    """Keep the newest training metrics and a bar in place, and the evaluations above them."""
+    """Show the newest training metrics and a bar in place, and the evaluations above them."""
     bar, newest = render.bar("updates"), None
     task = bar.add_task("pretrain", total=None)
     with Live(bar, console=render.err, transient=True, refresh_per_second=4) as live:
@@ -74,7 +74,7 @@ def _live() -> Iterator[Callable[[Any], None]]:
 
 
 def _grid(line: Any) -> Table:
-    # Three names and values a row fit in 80 columns.
+    # Three names and values per row fit in 80 columns.
     speed = [
         ("matmul peak", f"{line.matmul_peak_share:.0%}"),
         ("tokens/s", f"{line.tokens_per_second:,.0f}"),

@@ -1,6 +1,6 @@
-"""What can be had without a network: the commonest answer, and a bag of words with a linear model.
+"""Baselines without a network: the most common label, and TF-IDF with a linear model.
 
-scikit-learn is imported where it is used: the tables are checked before that.
+scikit-learn is imported where it is used, after the tables are checked.
 """
 
 import re
@@ -15,27 +15,27 @@ from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.tables import LabelledTable
 from bertpre.finetuning.task import Outputs, Scores, Task
 
-# Past these the bag of words would take minutes: it is a yardstick, not the job.
+# Beyond these, TF-IDF would take minutes: too long for a mere yardstick.
 MOST_BASELINE_ROWS = 50_000
 MOST_BASELINE_CHARACTERS = 20_000_000
 
 _SAMPLE_ROWS = 1000
-# Han, kana, Thai, Lao, Tibetan, Myanmar, Khmer: scripts that put no spaces between words.
+# Han, kana, Thai, Lao, Tibetan, Myanmar, Khmer: scripts without spaces between words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
 )
-_LONGEST_MEAN_WORD = 20  # characters; beyond, spaces do not part words
+_LONGEST_MEAN_WORD = 20  # characters; beyond, spaces do not separate words
 
-# From the training rows and tables to be answered, to the outputs for each of these.
+# Takes the training rows and other tables; returns the outputs for each of these tables.
 Baseline = Callable[[Task, LabelledTable, Sequence[LabelledTable]], list[Outputs]]
 
 
 def score_baselines(plan: Plan, config: Finetune) -> dict[str, dict[str, Scores]]:
-    """Score what needs no network on the rows that the network is scored on.
+    """Score the baselines on the same rows as the model.
 
     Args:
-        plan: with folds, the dev scores are of all rows, each by a baseline that did not see it.
-        config: whether the bag of words is wanted whatever the size.
+        plan: with folds, each dev row is predicted by a baseline not trained on it.
+        config: whether to score TF-IDF whatever the size.
 
     Returns:
         By the baseline's name, its scores by "dev" and "test".
@@ -73,13 +73,13 @@ def _answer_by_folds(plan: Plan, baseline: Baseline) -> Outputs:
 
 
 def commonest(task: Task, train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
-    """Always answer what is commonest in the training rows; of numbers, their mean."""
+    """Always predict the most common training label; for numbers, their mean."""
     answer = task.commonest(train.labels)
     return [np.tile(answer, (len(table), 1)) for table in scored]
 
 
 def is_small_enough(train: LabelledTable) -> bool:
-    """Tell whether `bag_of_words` on these rows is a matter of seconds."""
+    """Return whether `bag_of_words` takes only seconds on these rows."""
     characters = sum(len(text) for text in (*train.texts, *(train.pairs or ())))
     return len(train) <= MOST_BASELINE_ROWS and characters <= MOST_BASELINE_CHARACTERS
 
@@ -87,10 +87,10 @@ def is_small_enough(train: LabelledTable) -> bool:
 def bag_of_words(
     task: Task, train: LabelledTable, scored: Sequence[LabelledTable]
 ) -> list[Outputs]:
-    """Answer by TF-IDF and a linear model: a support-vector machine, or ridge regression.
+    """Predict by TF-IDF and a linear model: a support vector machine, or ridge regression.
 
-    The terms are white-space tokens and pairs of them; in scripts without spaces, one to three
-    characters in a row. Of a pair of texts: the terms of each, of both, and of one alone.
+    The terms are words and pairs of them; in scripts without spaces, one to three characters in a
+    row. For a pair of texts: the terms of each, of both, and of only one.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -103,14 +103,14 @@ def bag_of_words(
         terms = TfidfVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), sublinear_tf=True)
     terms.fit(texts)
     with warnings.catch_warnings():
-        # After a thousand rounds it is as good a yardstick as it gets.
+        # After a thousand iterations it is a good enough yardstick.
         warnings.simplefilter("ignore", ConvergenceWarning)
         answer = task.fit_linear(_features(terms, train), train.labels)
     return [answer(_features(terms, table)) for table in scored]
 
 
 def has_no_spaces(texts: Sequence[str]) -> bool:
-    """Tell whether white space parts words here, by the script and the length of the words."""
+    """Guess from script and word length whether white space does not separate words here."""
     sample = " ".join(texts[:_SAMPLE_ROWS])
     words = sample.split()
     characters = sum(map(len, words))

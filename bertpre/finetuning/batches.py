@@ -1,4 +1,4 @@
-"""Texts and pairs as token ids, what of long ones is read, and flat batches of them."""
+"""Encoding of texts and pairs, with the treatment of long texts, and flat batches."""
 
 import itertools
 import logging
@@ -29,29 +29,29 @@ Ids = npt.NDArray[np.int64]
 
 
 def warn_of_unknown(num_unknown: int, num_tokens: int) -> None:
-    """Say so if a model cannot tell much of a text: it was made with another vocabulary."""
+    """Warn if many tokens are unknown, as with text unlike that of the vocabulary."""
     if num_unknown > _UNKNOWN_WARNED * num_tokens:
         log.warning(
-            "%.1f %% of the tokens are [UNK], of which a model knows nothing: is this text of the "
-            "kind, and the casing, that the vocabulary was made from?",
+            "%.1f %% of the tokens are [UNK], which tell the model nothing: is the vocabulary from "
+            "text of the same kind and casing?",
             100 * num_unknown / num_tokens,
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncodedTexts:
-    """Rows as sequences ``[CLS] text [SEP]`` or ``[CLS] a [SEP] b [SEP]``, one after another.
+    """Rows as concatenated sequences ``[CLS] text [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
 
     A row is one sequence, or several if its text is read in windows.
 
     Args:
         input_ids: (N,) int32.
-        starts: (sequences + 1,) int64: where each sequence starts, and N.
-        second_starts: (sequences,) int64: how many tokens of each are of segment 0.
+        starts: (sequences + 1,) int64: the start of each sequence, and N.
+        second_starts: (sequences,) int64: the number of tokens in segment 0.
         first_of_row: (rows + 1,) int64: the first sequence of each row, and their number.
-        num_truncated: rows of which tokens are not read.
-        num_empty: rows of which nothing is left but [CLS] and [SEP].
-        num_unknown: tokens that are [UNK], of ``num_tokens`` in the texts before any is cut off.
+        num_truncated: rows with tokens cut off.
+        num_empty: rows without tokens besides [CLS] and [SEP].
+        num_unknown: [UNK] tokens among the ``num_tokens`` of the texts before truncation.
     """
 
     input_ids: npt.NDArray[np.int32]
@@ -68,23 +68,23 @@ class EncodedTexts:
 
     @property
     def lengths(self) -> Ids:
-        """Tokens of each sequence, (sequences,) int64."""
+        """Tokens per sequence, (sequences,) int64."""
         return np.diff(self.starts)
 
     @property
     def num_windowed(self) -> int:
-        """Rows that are several sequences."""
+        """Rows with several sequences."""
         return int((np.diff(self.first_of_row) > 1).sum())
 
     def sequences(self, rows: Ids) -> tuple[Ids, Ids]:
-        """Give all sequences of some rows, and where in this list those of each row start."""
+        """Return all sequences of some rows, and the position of each row's first one."""
         counts = self.first_of_row[rows + 1] - self.first_of_row[rows]
         firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
         numbers = np.arange(counts.sum()) - np.repeat(firsts, counts)
         return np.repeat(self.first_of_row[rows], counts) + numbers, firsts
 
     def draw(self, rows: Ids, key: int) -> Ids:
-        """Draw one sequence of each row; the same for the same key."""
+        """Draw one sequence per row; the key decides which."""
         counts = self.first_of_row[rows + 1] - self.first_of_row[rows]
         return self.first_of_row[rows] + below(hash64(key, rows), counts)
 
@@ -94,16 +94,16 @@ class EncodedTexts:
         device: torch.device,
         hide: Callable[[Ids, Ids], Ids] | None = None,
     ) -> FlatTokens:
-        """Put sequences together, in the order asked for.
+        """Build a batch of sequences, in the order given.
 
         Args:
-            sequences: which.
+            sequences: their numbers.
             device: where the batch goes.
-            hide: gives other ids for the ids of all tokens and the place of each one's sequence.
+            hide: replaces token ids; called with all ids and each one's position in ``sequences``.
         """
         lengths = self.starts[sequences + 1] - self.starts[sequences]
         ends = np.cumsum(lengths)
-        # Where each token is in its sequence, and all of them in the table.
+        # The position of each token in its sequence, and in the table.
         positions = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
         places = positions + np.repeat(self.starts[sequences], lengths)
         segments = positions >= np.repeat(self.second_starts[sequences], lengths)
@@ -122,18 +122,13 @@ class EncodedTexts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncodedTable:
-    """Labelled rows ready for the model.
-
-    Args:
-        texts: their tokens.
-        targets: what the task makes of their labels.
-    """
+    """Labelled rows ready for the model: tokens, and training targets."""
 
     texts: EncodedTexts
     targets: Targets
 
     def counts(self) -> dict[str, int]:
-        """Say how many rows and tokens there are, and of how many rows tokens are missing."""
+        """Count rows and tokens, for the manifest."""
         return {
             "rows": len(self.texts),
             "tokens": len(self.texts.input_ids),
@@ -147,12 +142,12 @@ class EncodedTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoder:
-    """How rows become sequences of at most so many tokens.
+    """Encodes rows as sequences of limited length.
 
     Args:
         tokenizer: the checkpoint's.
-        max_seq_length: most tokens of a sequence, [CLS] and [SEP] included.
-        long_texts: what is read of a longer text.
+        max_seq_length: most tokens in a sequence, [CLS] and [SEP] included.
+        long_texts: which part of a longer text is read.
         window_overlap: share of a window that the next one repeats, in [0, 1).
     """
 
@@ -163,7 +158,7 @@ class Encoder:
 
     @property
     def identity(self) -> tuple[str, int, str, float]:
-        """Encoders in which it is equal give equal tokens."""
+        """Equal for encoders that give equal tokens."""
         return (
             self.tokenizer.fingerprint,
             self.max_seq_length,
@@ -174,7 +169,7 @@ class Encoder:
     def table(
         self, table: LabelledTable, task: Task, *, on_rows: Callable[[int], None]
     ) -> EncodedTable:
-        """Encode a labelled table; ``on_rows`` is told now and then how many rows are done."""
+        """Encode a labelled table; ``on_rows`` is called with the number of rows done."""
         texts = self.texts(table.texts, table.pairs, on_rows=on_rows)
         return EncodedTable(texts=texts, targets=task.targets(table.labels))
 
@@ -185,7 +180,7 @@ class Encoder:
         *,
         on_rows: Callable[[int], None] = lambda rows: None,
     ) -> EncodedTexts:
-        """Encode texts, or texts with their second texts, each read once."""
+        """Encode texts or pairs of texts; the iterables are read once."""
         cls, sep = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
         pieces: list[Ids] = []
         second_starts: list[int] = []
@@ -230,7 +225,7 @@ class Encoder:
         )
 
     def _encode_all(self, texts: Iterable[str]) -> Iterator[Ids]:
-        """Encode texts some at a time, which takes a seventh of one after another."""
+        """Encode texts in blocks, seven times as fast as one by one."""
         rest = iter(texts)
         while block := list(itertools.islice(rest, _ROWS_AT_ONCE)):
             found = self.tokenizer.encode_all(block)
@@ -246,11 +241,11 @@ class Encoder:
 
 
 def cut_windows(ids: Ids, room: int, overlap: float) -> list[Ids]:
-    """Cut a text to windows that cover it, evenly apart, each of ``room`` tokens.
+    """Cut a text into evenly spaced windows of ``room`` tokens that cover it.
 
     Args:
-        ids: (T,); a text that fits is its own only window.
-        room: tokens of a window, ≥ 1.
+        ids: (T,); a text that fits is a single window.
+        room: tokens per window, ≥ 1.
         overlap: least share of a window that the next one repeats, in [0, 1).
     """
     rest = len(ids) - room
@@ -262,12 +257,11 @@ def cut_windows(ids: Ids, room: int, overlap: float) -> list[Ids]:
 
 
 def batches_by_length(lengths: Ids, *, most_tokens: int) -> Iterator[Ids]:
-    """Yield row numbers in groups of like length, longest first, so memory peaks at the start.
+    """Yield row numbers in groups of similar length, longest first, so memory peaks at the start.
 
     Args:
         lengths: tokens of each row.
-        most_tokens: most tokens of a group, counted as if all were as long as its longest; a
-            longer row is alone.
+        most_tokens: most tokens in a group when padded to its longest row; a longer row is alone.
     """
     order = np.argsort(-lengths, kind="stable")
     first = 0

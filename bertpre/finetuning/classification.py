@@ -1,4 +1,4 @@
-"""The task classification: a row has one class of several."""
+"""The classification task: each row has one class."""
 
 import logging
 import re
@@ -43,7 +43,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classification(Task):
-    """One class a row. Outputs are probabilities, (rows, C); targets class numbers, (rows,) int64.
+    """One class per row. Outputs: probabilities (rows, C); targets: class numbers (rows,) int64.
 
     Args:
         names: the classes, in the order of the outputs.
@@ -60,20 +60,19 @@ class Classification(Task):
 
     @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
-        """Tell why cells look like names of classes; any may."""
+        """Return why cells look like class names; any cells may."""
         filled = [cell for cell in cells if cell.strip()]
         if filled and all(map(is_real, filled)):
-            return "numbers that name classes"
-        return "each cell the name of one class"
+            return "numbers used as class names"
+        return "one class name per cell"
 
     @classmethod
     def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Say what is wrong with a label cell by itself."""
         return break_fault(cell) if cell.strip() else "the label is empty"
 
     @classmethod
     def learn(cls, cells: Sequence[str], *, config: Finetune, table: str) -> Self:
-        """Collect the classes of the training rows.
+        """Collect the classes.
 
         Raises:
             CorpusError: there are fewer than two.
@@ -81,12 +80,12 @@ class Classification(Task):
         separator = config.label_separator
         several = [cell for cell in cells if separator in cell]
         if several and config.task == "auto":
-            ways_out = "if they are several names, pass --task multi-label"
+            ways_out = "if they are lists of names, pass --task multi-label"
             if all(_DECIMAL_COMMA.fullmatch(cell) for cell in several):
-                ways_out = "if they are numbers, write points for the commas"
+                ways_out = "if they are numbers, replace the decimal commas by points"
             log.warning(
-                "%s: labels with %r in them, such as %r, are taken for the names of one class "
-                "each; %s, else --task classification, which is what was taken",
+                "%s: each label that contains %r, such as %r, is taken as the name of one class; "
+                "%s; if that is right, pass --task classification",
                 table,
                 separator,
                 min(several),
@@ -95,44 +94,38 @@ class Classification(Task):
         names = sort_labels(cells)
         if len(names) < 2:
             raise CorpusError(
-                f"{table}: {count_rows(cells)} the label {names[0]!r}; expected two classes or "
-                "more",
-                "name the right column with --label-column",
+                f"{table}: {count_rows(cells)} the label {names[0]!r}; expected at least two "
+                "classes",
+                "choose the right column with --label-column",
             )
         warn_of_look_alikes(names, table)
         return cls(names=names)
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give the classes that the model has no output for, row by row."""
         return unknown_names([[cell] for cell in cells], self.names)
 
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Turn classes into their numbers, (rows,) int64."""
         numbers = {name: number for number, name in enumerate(self.names)}
         return np.array([numbers[cell] for cell in cells], dtype=np.int64)
 
     def strata(self, cells: Sequence[str]) -> Rows:
-        """Group rows by class."""
         return self.targets(cells).astype(np.int64)
 
     def rare_labels(self, cells: Sequence[str], *, fewest: int) -> tuple[str, ...]:
-        """Give the classes with fewer rows than that."""
         counts = Counter(cells)
         return sort_labels(name for name, count in counts.items() if count < fewest)
 
     def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
-        """Count the rows of each class."""
         return dict(Counter(cells))
 
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "CrossEntropy":
-        """Settle the cross-entropy by the training rows."""
         import torch
 
         weights = None
         if config.class_weights == "balanced":
-            # A class that no training row has (it is in another fold) has no loss to weigh either.
+            # A class without training rows (all in another fold) has no loss to weight.
             counts = np.bincount(targets, minlength=len(self.names))
             balanced = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
             weights = torch.from_numpy(balanced.astype(np.float32)).to(device)
@@ -143,16 +136,16 @@ class Classification(Task):
         )
 
     def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
-        """Give probabilities: the softmax."""
+        """Apply the softmax."""
         values = logits.astype(np.float64)
         powers = np.exp(values - values.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def scores(self, outputs: Outputs, targets: Targets) -> Scores:
-        """Score the likeliest classes.
+        """Score the most likely classes.
 
-        ``macro_f1`` is the mean over all classes of the training file; one that is neither in these
-        rows nor predicted counts as 0. ``micro_f1`` is the accuracy.
+        ``macro_f1`` averages over all training classes; one that is neither in these rows nor
+        predicted counts as 0. ``micro_f1`` equals the accuracy.
         """
         decided = outputs.argmax(axis=1)
         return {
@@ -162,23 +155,22 @@ class Classification(Task):
         }
 
     def loss(self, outputs: Outputs, targets: Targets) -> float:
-        """Give the mean cross-entropy, in nats."""
+        """Return the mean cross-entropy, in nats."""
         share = outputs[np.arange(len(outputs)), targets]
         return float(-np.log(np.maximum(share, SMALLEST_PROBABILITY)).mean())
 
     def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
-        """Score each class by itself."""
         return score_each_class(self.names, outputs.argmax(axis=1), targets)
 
     def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Answer the commonest class; of equally common ones the first."""
+        """Predict the most common class; of equally common ones, the first."""
         counts = Counter(cells)
         answer = np.zeros(len(self.names))
         answer[max(range(len(self.names)), key=lambda number: counts[self.names[number]])] = 1.0
         return answer
 
     def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
-        """Fit a linear support-vector machine; its answers are distances from the borders."""
+        """Fit a linear support vector machine; its outputs are distances, not probabilities."""
         from sklearn.svm import LinearSVC
 
         targets = self.targets(cells)
@@ -190,7 +182,7 @@ class Classification(Task):
             found = np.asarray(model.decision_function(features))
             if found.ndim == 1:  # two classes
                 found = np.stack([-found, found], axis=1)
-            # A fold may lack a class, which is never the answer then.
+            # A class that the fold lacks is never predicted.
             full = np.full((len(found), len(self.names)), found.min() - 1)
             full[:, model.classes_] = found
             return full
@@ -198,7 +190,6 @@ class Classification(Task):
         return answer
 
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give the likeliest class of each row and the probability of each."""
         for row in outputs:
             shares = (f"{probability:.6f}" for probability in row)
             yield "\t".join([self.names[int(row.argmax())], *shares])
@@ -206,7 +197,6 @@ class Classification(Task):
     def draw_mistakes(
         self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
     ) -> None:
-        """Draw which classes are taken for which."""
         from bertpre.finetuning.pictures import draw_confusions
 
         draw_confusions(
@@ -217,22 +207,20 @@ class Classification(Task):
         )
 
     def describe(self) -> str:
-        """Say how many classes there are."""
         return f"{len(self.names):,} classes"
 
     def card_text(self, texts: str) -> str:
-        """Say into which classes texts are sorted."""
         return f"Classifying {texts}, into {name_some_quoted(self.names)}."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CrossEntropy(Objective):
-    """The loss of classes.
+    """Cross-entropy with optional class weights, label smoothing and focal loss.
 
     Args:
-        weights: of each class, (C,); their mean over the training rows is 1.
+        weights: one per class, (C,); their mean over the training rows is 1.
         label_smoothing: share of a target that is spread over all classes.
-        focal_gamma: exponent of what a row is still wrong by, which its loss is multiplied with.
+        focal_gamma: exponent of the factor 1 - p on a row's loss, p being that of its class.
 
     Source: Szegedy et al. 2016, section 7 (label smoothing); Lin et al. 2017 (focal loss).
     """
@@ -242,7 +230,6 @@ class CrossEntropy(Objective):
     focal_gamma: float = 0.0
 
     def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of logits (B, C) against class numbers (B,)."""
         import torch.nn.functional as F
 
         logits = logits.float()

@@ -1,6 +1,6 @@
-"""Fine-tuning as a whole: checkpoint and tables in, scored classifier out.
+"""Fine-tuning: checkpoint and tables in, scored model out.
 
-The tables are checked before PyTorch is imported, so that a wrong one costs no waiting.
+The tables are checked before PyTorch is imported, so that errors in them show at once.
 """
 
 import logging
@@ -11,23 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from bertpre.artefacts import (
-    check_output,
-    fingerprint,
-    fingerprint_file,
-    stage_folder,
-)
+from bertpre.artefacts import check_output, fingerprint, fingerprint_file, stage_folder
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
 from bertpre.finetuning.baselines import score_baselines
 from bertpre.finetuning.plan import Member, Plan, read_plan
-from bertpre.finetuning.results import (
-    Event,
-    FinetuneResult,
-    MemberResult,
-    MemberStart,
-    Progress,
-)
+from bertpre.finetuning.results import Event, FinetuneResult, MemberResult, MemberStart, Progress
 from bertpre.finetuning.summary import summarize
 from bertpre.finetuning.task import Outputs, Rows, Scores, score
 from bertpre.training.run_folder import find_checkpoint
@@ -53,28 +42,28 @@ def finetune(
     overwrite: bool = False,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> FinetuneResult:
-    """Train a classifier on labelled rows and write it with its scores.
+    """Fine-tune a checkpoint on a labelled table and write the model with its scores.
 
     Args:
         checkpoint: a checkpoint, a run folder, a fine-tuned model or a Hugging Face BERT folder.
         train: table to learn from; its labels are the classes.
         output: the model folder to write.
-        dev: table by which the epoch is chosen; without it a share of the training rows.
+        dev: table that chooses the epoch; default: a share of the training rows.
         test: table that is only scored.
-        config: the recipe; what it leaves open is derived from the checkpoint and the tables.
+        config: the recipe; missing values are derived from the checkpoint and the tables.
         seed: decides the split, the order, the new weights and the dropout.
-        overwrite: replace a finished model of that name.
-        on_event: is sent the summary, the progress, the trainings and their epochs.
+        overwrite: replace an existing model.
+        on_event: called with the summary, the progress, and the start and epochs of each run.
 
     Raises:
-        BertpreError: the output exists, a table or the checkpoint is at fault, or the loss
-            stopped being finite. Nothing is left at ``output`` then.
+        BertpreError: the output exists, a table or the checkpoint is invalid, or the loss is not
+            finite. Nothing is written to ``output`` then.
     """
     config, output = config or Finetune(), Path(output)
     check_output(output, kind="model", overwrite=overwrite)
     folder = find_checkpoint(checkpoint)
     plan = read_plan(train, dev=dev, test=test, config=config, seed=seed)
-    # From here on with PyTorch.
+    # Imports PyTorch.
     from bertpre.finetuning.model_folder import ModelWriter
     from bertpre.finetuning.start import place_training, read_start
 
@@ -127,7 +116,7 @@ def stored_options(config: Finetune) -> dict[str, Any]:
 
 
 class _Recipe(NamedTuple):
-    """What all trainings of a fine-tuning share."""
+    """What all training runs share."""
 
     plan: Plan
     config: Finetune
@@ -156,7 +145,7 @@ def _train(
     recipe: _Recipe,
     on_event: Callable[[Event], None],
 ) -> MemberResult:
-    """Train one model; it ends with the weights of its best epoch."""
+    """Train one model, which keeps the weights of its best epoch."""
     from bertpre.finetuning.loop import Part, Training, best_epoch, fit
 
     plan, config, encoded, start, placement = recipe
@@ -202,9 +191,9 @@ def _train(
 def _predict_together(
     plan: Plan, work: Path, encoded: dict[str, "EncodedTable"], placement: "Placement"
 ) -> dict[str, Outputs]:
-    """Predict with all models at once, as `predict` does; folds with those that did not see them.
+    """Predict with all models together, as `predict` does; each fold with those that held it out.
 
-    Averaging what each gave alone would not do for every task.
+    Not every task can average the outputs of single models afterwards.
     """
     from bertpre.finetuning.running import Run, load_finetuned
 
@@ -236,7 +225,7 @@ def _judge(
     members: tuple[MemberResult, ...],
     baselines: dict[str, dict[str, Scores]],
 ) -> FinetuneResult:
-    """Score what the models predict together."""
+    """Score the joint predictions of the models."""
     targets = {
         part: plan.task.targets(table.labels) for part, table in plan.scored_tables().items()
     }
@@ -260,16 +249,15 @@ def _warn_if_not_worth_it(result: FinetuneResult, plan: Plan, config: Finetune) 
     best = max(without, key=lambda name: without[name])
     if result.dev[metric] > without[best]:
         return
-    ways_out = "more pretraining on such text, more epochs or another learning rate may help"
+    ways_out = "more pretraining on similar text, more epochs or another learning rate may help"
     if plan.train.pairs is not None and config.pooling != "compare":
-        ways_out += "; of pairs, --pooling compare often does"
+        ways_out += "; for pairs, --pooling compare often does"
     log.warning(
-        "the network was not worth it here: its dev %s is %.3f, no better than the %.3f without "
-        "one (%s); %s",
+        "the model is no better than a baseline: its dev %s is %.3f, that of %r is %.3f; %s",
         metric,
         result.dev[metric],
-        without[best],
         plan.task.baseline_names[best],
+        without[best],
         ways_out,
     )
 

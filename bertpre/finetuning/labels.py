@@ -1,4 +1,4 @@
-"""Names of labels: their order, look-alikes, and lists of them in messages."""
+"""Label names: their order, look-alikes, and lists of them in messages."""
 
 import logging
 import re
@@ -12,12 +12,12 @@ _MOST_QUOTED = 20
 _INTEGER_OR_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _REAL = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 _BREAKS = re.compile(r"[\t\n\r]")
-# Columns of the tables of predictions; a class of that name gets another one.
+# Columns of a prediction table; a class with one of these names gets another column name.
 OWN_COLUMNS = ("prediction", "label", "line")
 
 
 def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Give the distinct labels in order: of their values if all are numbers, else of the text."""
+    """Sort the distinct labels by value if all are numbers, else as text."""
     distinct = sorted(set(labels))
     if all(_INTEGER_OR_DECIMAL.fullmatch(label) for label in distinct):
         distinct.sort(key=Decimal)  # a stable sort, so "1" stays before "1.0"
@@ -25,19 +25,19 @@ def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_real(cell: str) -> bool:
-    """Tell whether a cell is written as a number."""
+    """Return whether a cell is written as a number."""
     return _REAL.fullmatch(cell) is not None
 
 
 def break_fault(cell: str) -> str | None:
-    """Say that a name cannot stand in a table of predictions, if it cannot."""
+    """Return why a name cannot be part of a prediction table, or None if it can."""
     if _BREAKS.search(cell):
-        return "the label holds a tab or a line break, which a table of predictions cannot"
+        return "the label contains a tab or a line break, which a prediction table cannot hold"
     return None
 
 
 def warn_of_look_alikes(names: Sequence[str], table: str) -> None:
-    """Say which labels of a table differ only in white space or in how a number is written."""
+    """Warn of labels that differ only in white space or in how a number is written."""
     seen: dict[str | Decimal, str] = {}
     for label in names:
         bare = label.strip()
@@ -48,36 +48,36 @@ def warn_of_look_alikes(names: Sequence[str], table: str) -> None:
 
 
 def unknown_names(cells: Iterable[Sequence[str]], names: Sequence[str]) -> list[list[str]]:
-    """Give the names of each row that are not among ``names``."""
+    """Return the names in each row that are not in ``names``."""
     known = set(names)
     return [[name for name in row if name not in known] for row in cells]
 
 
 def probability_columns(names: Sequence[str]) -> list[str]:
-    """Give the header of a table of predictions with a probability for each name."""
+    """Return the header of a prediction table with a probability for each name."""
     columns = [f"probability of {name}" if name in OWN_COLUMNS else name for name in names]
     return ["prediction", *columns]
 
 
 def name_some(names: Sequence[str]) -> str:
-    """List the first names, and say how many more there are."""
+    """List the first names and the number of others."""
     rest = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def name_lines(lines: Sequence[int]) -> str:
-    """List the first lines, and say how many there are."""
+    """List the first lines and their number."""
     which = "line" if len(lines) == 1 else f"{len(lines):,} lines:"
     return f"{which} {name_some([str(line) for line in lines])}"
 
 
 def count_rows(cells: Sequence[str]) -> str:
-    """Say how many rows have what follows, in the message that all of them have the same."""
+    """Write the subject of the message that all rows have the same label."""
     return f"all {len(cells):,} rows have" if len(cells) > 1 else "the only row has"
 
 
 def name_some_quoted(names: Sequence[str]) -> str:
-    """List the first names of a model in Markdown, and say how many more there are."""
+    """List the first names in Markdown and the number of others."""
     named = ", ".join(f"`{name}`" for name in names[:_MOST_QUOTED])
     rest = len(names) - _MOST_QUOTED
     return named + (f" and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""The fine-tuning loop: some epochs over the training rows; the best by the dev rows is kept."""
+"""The fine-tuning loop: epochs over the training rows; the best one on the dev rows is kept."""
 
 import contextlib
 import logging
@@ -38,38 +38,33 @@ _FEWEST_EPOCHS, _FEWEST_UPDATES = 3, 300
 
 
 class Part(NamedTuple):
-    """Some rows of an encoded table.
-
-    Attributes:
-        table: all of it.
-        rows: which.
-    """
+    """An encoded table, and the rows of it that are used."""
 
     table: EncodedTable
     rows: Rows
 
     @property
     def targets(self) -> Targets:
-        """What is to be learnt of these rows."""
+        """The training targets of these rows."""
         return self.table.targets[self.rows]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """Everything that one training needs.
+    """Everything that one training run needs.
 
     Args:
-        task: what the model's outputs stand for.
+        task: the task of the labels.
         model: on the device of ``placement``.
-        objective: what is minimized.
+        objective: the loss.
         train: rows to learn from.
         dev: rows that choose the epoch.
-        tokenizer: of the model.
-        config: batch size, warm-up, decay, clipping, and what the recipe adds.
+        tokenizer: the model's.
+        config: batch size, warm-up, decay, clipping, and the extras of the recipe.
         learning_rate: the peak.
-        num_epochs: passes over the rows; fewer if it stops early.
+        num_epochs: passes over the rows, unless it stops early.
         metric: the dev score that chooses the epoch.
-        placement: where and in which precision the model runs.
+        placement: device and precision.
         seed: decides the order of the rows, the windows, the masks and the dropout.
     """
 
@@ -88,7 +83,7 @@ class Training:
 
     @property
     def updates_per_epoch(self) -> int:
-        """Updates of a pass over the training rows."""
+        """Updates per pass over the training rows."""
         return math.ceil(len(self.train.rows) / self.config.batch_size)
 
     @property
@@ -97,13 +92,13 @@ class Training:
         return self.num_epochs * self.updates_per_epoch
 
     def predict(self, part: Part) -> Outputs:
-        """Predict rows with the model as it is, without dropout."""
+        """Predict rows with the current model, without dropout."""
         run = Run(self.model, part.table.texts)
         return self.task.predict([run], part.rows, placement=self.placement)
 
 
 def default_num_epochs(num_rows: int, batch_size: int) -> int:
-    """Give the epochs that make a fair number of updates, on small tables more than on large."""
+    """Return a number of epochs that gives enough updates: more of them for small tables."""
     updates = math.ceil(num_rows / batch_size)
     return max(_FEWEST_EPOCHS, math.ceil(_FEWEST_UPDATES / updates))
 
@@ -114,18 +109,18 @@ def fit(
     on_update: Callable[[int, int], None] = lambda step, max_steps: None,
     on_epoch: Callable[[EpochReport], None] = lambda report: None,
 ) -> tuple[EpochReport, ...]:
-    """Train a model; it ends with the weights of its best epoch.
+    """Train a model and leave it with the weights of its best epoch.
 
     Args:
         training: the model, its rows and its recipe.
-        on_update: called after each update with those done and their total.
+        on_update: called after each update with the updates done and their total.
         on_epoch: called after each epoch.
 
     Returns:
-        A report on each epoch.
+        A report for each epoch.
 
     Raises:
-        TrainingError: the loss is not finite; nothing was updated by it.
+        TrainingError: the loss is not finite; it did not update the weights.
     """
     updater = _Updater(training)
     history: list[EpochReport] = []
@@ -147,7 +142,7 @@ def fit(
 
 
 def best_epoch(history: Sequence[EpochReport], metric: str) -> int:
-    """Give the number of the epoch that is kept: by a dev score, of equal ones by the dev loss."""
+    """Return the epoch with the best dev score; equal ones are ranked by dev loss."""
 
     def rank(report: EpochReport) -> tuple[float, float]:
         value = report.dev[metric]
@@ -172,7 +167,7 @@ def _stops_early(history: Sequence[EpochReport], training: Training) -> bool:
 
 
 class _Updater:
-    """Updates a model by batches of its training rows."""
+    """Updates a model on batches of its training rows."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
@@ -186,18 +181,18 @@ class _Updater:
         self._step = 0
 
     def averaged_weights(self) -> contextlib.AbstractContextManager[None]:
-        """Put the running average into the model for a while, if there is one."""
+        """Use the running average of the weights inside the block, if there is one."""
         return contextlib.nullcontext() if self._average is None else self._average.in_place()
 
     def run_epoch(self, epoch: int, on_update: Callable[[int, int], None]) -> float:
-        """Pass once over the training rows; return their mean loss."""
+        """Train on all rows once; return their mean loss."""
         training = self._training
         seed, (table, rows) = training.seed, training.train
         training.model.train()
         order = permute(np.arange(len(rows)), len(rows), derive(seed, "fine-tuning order", epoch))
         drawn = table.texts.draw(rows, derive(seed, "windows", epoch))
         loss_sum = 0.0
-        # Batches of like size: a last batch of one row would move the weights as far as 32 do.
+        # Equal batches: a last batch of one row would move the weights as far as 32 rows do.
         for chosen in np.array_split(order, training.updates_per_epoch):
             loss = self._update(drawn[chosen], table.targets[rows[chosen]])
             loss_sum += loss * len(chosen)
@@ -205,7 +200,7 @@ class _Updater:
         return loss_sum / len(rows)
 
     def _update(self, sequences: Ids, targets: Targets) -> float:
-        """Do one update; return the mean loss of its rows."""
+        """Make one update; return the mean loss of its rows."""
         training, config = self._training, self._training.config
         factor = linear_warmup_decay(
             self._step,
@@ -228,7 +223,7 @@ class _Updater:
         return loss
 
     def _micro_batches(self, sequences: Ids, targets: Targets) -> list[tuple[FlatTokens, Targets]]:
-        """Cut the rows of an update into batches for one forward pass each."""
+        """Split the rows of an update into batches of one forward pass each."""
         training, config = self._training, self._training.config
         key = derive(training.seed, "fine-tuning masks", self._step)
         size = config.micro_batch_size or len(sequences)
@@ -236,7 +231,7 @@ class _Updater:
         for first in range(0, len(sequences), size):
 
             def hide(ids: Ids, rows: Ids, first: int = first) -> Ids:
-                # A row's place in the whole update, so that its masks do not depend on the cut.
+                # Numbered in the whole update, so that masks do not depend on the split.
                 return hide_tokens(
                     ids,
                     first + rows,
@@ -255,7 +250,7 @@ class _Updater:
         return batches
 
     def _add_gradients(self, batches: Sequence[tuple[FlatTokens, Targets]]) -> float:
-        """Add the gradients of the rows' mean loss; return that loss."""
+        """Accumulate the gradients of the mean loss; return that loss."""
         training = self._training
         num_rows = sum(len(targets) for _, targets in batches)
         total = 0.0

@@ -1,4 +1,4 @@
-"""What fine-tuning leaves: models that other libraries load, their scores and their errors."""
+"""The folder that fine-tuning writes: models that other libraries load, scores, predictions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +17,12 @@ from bertpre.tokenizer.folder import state_longest_input
 
 
 class ModelWriter:
-    """Fills a model folder: one model at its top, or several in folders of their own inside it.
+    """Writes a model folder: a single model directly in it, several in subfolders.
 
     Args:
         folder: an empty folder.
-        plan: what is learnt.
-        start: what the models start from.
+        plan: tables and training runs.
+        start: the checkpoint that the models start from.
         facts: options, counts and fingerprints for the manifests.
     """
 
@@ -44,7 +44,7 @@ class ModelWriter:
         }
 
     def write_model(self, model: BertForSequenceClassification, member: MemberResult) -> None:
-        """Write a trained model, and, if it is one of several, finish its folder."""
+        """Write a trained model; if it is one of several, also its scores and manifest."""
         is_single = len(self._plan.members) == 1
         folder = self._folder if is_single else self._folder / member.name
         folder.mkdir(exist_ok=True)
@@ -52,7 +52,7 @@ class ModelWriter:
         extra = {"pad_token_id": tokenizer.pad_id, **self._plan.task.config_entries()}
         save_model(folder, model, extra_config=extra)
         tokenizer.save_files(folder)
-        longest = self._start.encoder.max_seq_length  # as `predict` cuts
+        longest = self._start.encoder.max_seq_length  # where `predict` cuts texts
         state_longest_input(folder, longest, is_trained_here=True)
         if not is_single:
             write_json(folder / "metrics.json", member.scores)
@@ -60,7 +60,7 @@ class ModelWriter:
             write_manifest(folder, "model", facts | member.task.chosen_facts())
 
     def finish(self, result: FinetuneResult) -> None:
-        """Write scores, predictions, pictures and the manifest."""
+        """Write scores, predictions, plots and the manifest."""
         write_json(self._folder / "metrics.json", _metrics(result))
         tables = self._plan.scored_tables()
         for part, table in tables.items():
@@ -108,7 +108,7 @@ def _metrics(result: FinetuneResult) -> dict[str, Any]:
 
 
 def _write_predictions(path: Path, table: LabelledTable, result: FinetuneResult, part: str) -> None:
-    # What is true and where the row was come last, so that the first columns are as predict's.
+    # The first columns are those of `predict`; the true label and the line come last.
     lines = result.task.prediction_lines(result.outputs[part])
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join([*result.task.prediction_columns(), *OWN_COLUMNS[1:]]) + "\n")

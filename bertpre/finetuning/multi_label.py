@@ -1,4 +1,4 @@
-"""The task multi-label: a row has any number of names."""
+"""The multi-label task: each row has any number of names."""
 
 import dataclasses
 from collections import Counter
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_FEWEST_FOR_OWN_THRESHOLD = 20  # rows with a name; by fewer, its own threshold would be chance
+_FEWEST_FOR_OWN_THRESHOLD = 20  # rows with a name; a threshold chosen on fewer would be noise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiLabel(Task):
-    """Any number of names a row. Outputs are probabilities, targets 0 or 1, both (rows, C).
+    """Any number of names per row. Outputs: probabilities; targets: 0 or 1; both (rows, C).
 
     Args:
         names: in the order of the outputs.
         separator: between the names in a cell.
-        thresholds: above which probability each name is given, (C,); without them scores are those
-            of the best thresholds for the rows that are scored.
+        thresholds: probability from which each name is predicted, (C,); if None, scores use the
+            best thresholds for the scored rows.
     """
 
     separator: str = ","
@@ -50,13 +50,13 @@ class MultiLabel(Task):
     columns: ClassVar[Mapping[str, str]] = {
         "micro_f1": "micro-F1",
         "macro_f1": "macro-F1",
-        "accuracy": "all right",
+        "accuracy": "exact match",
     }
     problem_type: ClassVar[str] = "multi_label_classification"
 
     @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
-        """Tell why cells look like lists of names: they are lists, or share their parts."""
+        """Return why cells look like lists of names: they are lists, or have parts in common."""
         if any(isinstance(cell, ListCell) for cell in cells):
             return "lists of names"
         distinct = {cell for cell in cells if cell.strip()}
@@ -64,40 +64,39 @@ class MultiLabel(Task):
         if not several or all(map(is_real, distinct)):
             return None
         names = {name for cell in distinct for name in split_names(cell, separator)}
-        # "Paris, France" has a comma too, but such cells have more parts than there are cells.
+        # "Paris, France" has a comma too, but such cells have more distinct parts than cells.
         if "" in names or len(names) >= len(distinct):
             return None
         return f"cells such as {min(several)!r}"
 
     @classmethod
     def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Say what is wrong with a cell by itself; an empty one has no name."""
+        """Return what is wrong with a cell; an empty cell is fine and has no names."""
         if fault := break_fault(cell):
             return fault
         if "" in split_names(cell, separator):
-            return f"the label has nothing before or after a {separator!r}"
+            return f"the label has an empty name before or after a {separator!r}"
         return None
 
     @classmethod
     def learn(cls, cells: Sequence[str], *, config: Finetune, table: str) -> Self:
-        """Collect the names of the training rows.
+        """Collect the names.
 
         Raises:
-            CorpusError: there is none.
+            CorpusError: there are none.
         """
         separator = config.label_separator
         names = sort_labels(name for cell in cells for name in split_names(cell, separator))
         if not names:
             raise CorpusError(
                 f"{table}: none of the {len(cells):,} rows has a label",
-                "name the right column with --label-column",
+                "choose the right column with --label-column",
             )
         warn_of_look_alikes(names, table)
         return cls(names=names, separator=separator)
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Read the names of a model folder, and the thresholds chosen for them."""
         thresholds = manifest.get("thresholds")
         return cls(
             names=tuple(manifest["classes"]),
@@ -109,11 +108,9 @@ class MultiLabel(Task):
         return [split_names(cell, self.separator) for cell in cells]
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give the names that the model has no output for, row by row."""
         return unknown_names(self._split(cells), self.names)
 
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Turn names into 1 where a row has them, (rows, C) float32."""
         numbers = {name: number for number, name in enumerate(self.names)}
         targets = np.zeros((len(cells), len(self.names)), dtype=np.float32)
         for row, names in enumerate(self._split(cells)):
@@ -121,7 +118,7 @@ class MultiLabel(Task):
         return targets
 
     def strata(self, cells: Sequence[str]) -> Rows:
-        """Group rows by the rarest name that each has."""
+        """Group rows by their rarest name."""
         rows = self._split(cells)
         counts = Counter(name for names in rows for name in names)
         numbers = {name: number for number, name in enumerate(self.names, start=1)}
@@ -129,13 +126,11 @@ class MultiLabel(Task):
         return np.array([0 if name is None else numbers[name] for name in rarest], dtype=np.int64)
 
     def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
-        """Count the rows that have each name."""
         return dict(Counter(name for names in self._split(cells) for name in names))
 
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "BinaryCrossEntropy":
-        """Settle the binary cross-entropy by the training rows."""
         import torch
 
         weights = None
@@ -151,19 +146,18 @@ class MultiLabel(Task):
         )
 
     def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
-        """Give probabilities: the sigmoid, without overflow."""
+        """Apply the sigmoid, in a form without overflow."""
         return np.asarray(0.5 * (1 + np.tanh(logits.astype(np.float64) / 2)))
 
     def calibrated(self, outputs: Outputs, targets: Targets) -> Self:
-        """Choose the thresholds that are best on these rows."""
+        """Choose the best thresholds for these rows."""
         return dataclasses.replace(self, thresholds=tuple(choose_thresholds(outputs, targets)))
 
     def chosen_facts(self) -> dict[str, Any]:
-        """Give the thresholds."""
         return {} if self.thresholds is None else {"thresholds": list(self.thresholds)}
 
     def together(self, others: Sequence[Self]) -> Self:
-        """Take the mean of the thresholds of several models."""
+        """Average the thresholds."""
         chosen = [task.thresholds for task in (self, *others) if task.thresholds is not None]
         thresholds = tuple(np.mean(chosen, axis=0).tolist()) if chosen else None
         return dataclasses.replace(self, thresholds=thresholds)
@@ -176,7 +170,7 @@ class MultiLabel(Task):
         return (outputs >= np.asarray(thresholds)).astype(np.int64)
 
     def scores(self, outputs: Outputs, targets: Targets) -> Scores:
-        """Score the names given; ``accuracy`` is the share of rows that are right in every name."""
+        """Score the predicted names; ``accuracy`` is the share of rows with every name right."""
         decided = self._decide(outputs, targets)
         return {
             "accuracy": float((decided == targets).all(axis=1).mean()),
@@ -184,16 +178,14 @@ class MultiLabel(Task):
         }
 
     def loss(self, outputs: Outputs, targets: Targets) -> float:
-        """Give the mean binary cross-entropy, in nats."""
+        """Return the mean binary cross-entropy, in nats."""
         share = np.where(targets > 0, outputs, 1 - outputs)
         return float(-np.log(np.maximum(share, SMALLEST_PROBABILITY)).mean())
 
     def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
-        """Score each name by itself."""
         return score_each_class(self.names, self._decide(outputs, targets), targets)
 
     def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Answer the commonest cell."""
         counts = Counter(cells)
         cell = max(sorted(counts), key=lambda cell: counts[cell])
         answer = np.zeros(len(self.names))
@@ -201,14 +193,14 @@ class MultiLabel(Task):
         return answer
 
     def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
-        """Fit a linear support-vector machine for each name."""
+        """Fit a linear support vector machine for each name."""
         import warnings
 
         from sklearn.multiclass import OneVsRestClassifier
         from sklearn.svm import LinearSVC
 
         with warnings.catch_warnings():
-            # A name that each or no row has needs no model.
+            # A name that every row or no row has needs no model.
             warnings.filterwarnings("ignore", message="Label .* is present in all|Label not")
             model = OneVsRestClassifier(LinearSVC(random_state=0))
             model.fit(features, self.targets(cells))
@@ -220,17 +212,14 @@ class MultiLabel(Task):
         return answer
 
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give the names above their thresholds and the probability of each."""
         for given, row in zip(self._decide(outputs), outputs, strict=True):
             names = self.separator.join(self.names[place] for place in np.flatnonzero(given))
             yield "\t".join([names, *(f"{probability:.6f}" for probability in row)])
 
     def describe(self) -> str:
-        """Say how many names there are."""
-        return f"{len(self.names):,} names, any number of them a row"
+        return f"{len(self.names):,} names, any number per row"
 
     def card_text(self, texts: str) -> str:
-        """Say which names are asked for."""
         return (
             f"Saying which of these labels apply to {texts}, any number of them: "
             f"{name_some_quoted(self.names)}."
@@ -238,14 +227,14 @@ class MultiLabel(Task):
 
 
 def split_names(cell: str, separator: str) -> list[str]:
-    """Give the names in a cell, without the white space around them; an empty cell has none."""
+    """Return the names in a cell, stripped; an empty cell has none."""
     return [name.strip() for name in cell.split(separator)] if cell.strip() else []
 
 
 def choose_thresholds(outputs: Outputs, targets: Targets) -> list[float]:
-    """Choose above which probability each name is given, (C,), for the best F1 on these rows.
+    """Choose the threshold of each name, (C,), for the best F1 on these rows.
 
-    Names with few rows share the threshold that is best for all names together.
+    Names with few rows share the best threshold for all names together.
     """
     shared = _best_threshold(outputs.ravel(), targets.ravel())
     return [
@@ -257,12 +246,12 @@ def choose_thresholds(outputs: Outputs, targets: Targets) -> list[float]:
 
 
 def _best_threshold(found: npt.NDArray[np.float64], true: npt.NDArray[Any]) -> float:
-    """Cut where F1 = 2 hits / (given + true) is highest, halfway to the next value below."""
+    """Maximize F1 = 2 hits / (predicted + true); cut halfway to the next lower value."""
     order = np.argsort(-found, kind="stable")
     values = found[order]
     hits = np.cumsum(true[order])
     f1 = 2 * hits / (np.arange(1, len(values) + 1) + true.sum())
-    # Equal values are given a name together or not at all.
+    # Rows with equal values get the name together or not at all.
     f1[:-1][values[:-1] == values[1:]] = -1
     if true.sum() == 0:
         return 0.5
@@ -273,14 +262,13 @@ def _best_threshold(found: npt.NDArray[np.float64], true: npt.NDArray[Any]) -> f
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BinaryCrossEntropy(Objective):
-    """The loss of several names.
+    """Binary cross-entropy with optional class weights, label smoothing and focal loss.
 
     Args:
-        weights: of a row without (0) and with (1) each name, (2, C); their mean over the training
+        weights: for rows without (0) and with (1) each name, (2, C); their mean over the training
             rows is 1.
-        label_smoothing: how far a target moves towards a half.
-        focal_gamma: exponent of what an answer is still wrong by, which its loss is multiplied
-            with.
+        label_smoothing: how far a target moves towards 0.5.
+        focal_gamma: exponent of the factor 1 - p on a loss, p being that of the right answer.
 
     Source: Szegedy et al. 2016, section 7 (label smoothing); Lin et al. 2017 (focal loss).
     """
@@ -290,7 +278,6 @@ class BinaryCrossEntropy(Objective):
     focal_gamma: float = 0.0
 
     def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of logits (B, C) against zeros and ones (B, C)."""
         import torch
         import torch.nn.functional as F
 

@@ -1,4 +1,4 @@
-"""Pictures of a fine-tuning: how it went over the epochs, and how near predicted numbers are."""
+"""Plots of a fine-tuning: curves over the epochs, predicted numbers, confusion matrix."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,40 +6,34 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 
 from bertpre.finetuning.results import EpochReport
 
-_MOST_POINTS = 5000  # in a picture; more only make a larger file of the same black
+_MOST_POINTS = 5000  # in a plot; more would only overlap
+_MOST_COUNTED_CLASSES = 30  # with more, the cells are too small for numbers
+_LONGEST_NAME = 24
 
 
 def draw_curves(path: Path, histories: Mapping[str, Sequence[EpochReport]], *, metric: str) -> None:
-    """Draw loss and dev score by epoch; training on while the dev loss rises shows over-fitting.
+    """Plot loss and dev score by epoch.
 
     Args:
         path: PNG file to write.
-        histories: of each training, by its name.
+        histories: the epochs of each training run, by its name.
         metric: the dev score that chose the epoch.
     """
     figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     losses, scores = figure.subplots(1, 2)
     alpha = max(0.3, 1 / len(histories) ** 0.5)
     for history in histories.values():
         epochs = [report.epoch for report in history]
-        marker = "o" if len(epochs) <= 20 else ""
-        losses.plot(
-            epochs, [report.train_loss for report in history], "C0", marker=marker, alpha=alpha
-        )
-        losses.plot(
-            epochs, [report.dev["loss"] for report in history], "C1", marker=marker, alpha=alpha
-        )
-        scores.plot(
-            epochs, [report.dev[metric] for report in history], "C1", marker=marker, alpha=alpha
-        )
+        style: dict[str, Any] = {"marker": "o" if len(epochs) <= 20 else "", "alpha": alpha}
+        losses.plot(epochs, [report.train_loss for report in history], "C0", **style)
+        losses.plot(epochs, [report.dev["loss"] for report in history], "C1", **style)
+        scores.plot(epochs, [report.dev[metric] for report in history], "C1", **style)
     losses.legend(["training, with dropout", "dev"])
     losses.set(xlabel="epoch", title="loss")
     scores.set(xlabel="epoch", title=f"dev {metric}")
@@ -52,16 +46,15 @@ def draw_curves(path: Path, histories: Mapping[str, Sequence[EpochReport]], *, m
 def draw_numbers(
     path: Path, found: npt.NDArray[np.float64], true: npt.NDArray[np.float64], *, title: str
 ) -> None:
-    """Draw predicted against true numbers, with the line on which both are equal.
+    """Plot predicted against true numbers, with the diagonal.
 
     Args:
         path: PNG file to write.
-        found: (rows,).
-        true: (rows,).
-        title: what was predicted; a "$" is a dollar and starts no formula.
+        found: predicted numbers, (rows,).
+        true: true numbers, (rows,).
+        title: of the plot; "$" does not start a formula.
     """
     figure = Figure(figsize=(5, 5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     step = -(-len(true) // _MOST_POINTS)
     axes.scatter(true[::step], found[::step], s=8, alpha=0.4)
@@ -73,32 +66,26 @@ def draw_numbers(
     figure.savefig(path, dpi=100)
 
 
-_MOST_COUNTED_CLASSES = 30  # with more, the cells are too small for figures
-_LONGEST_NAME = 24
-
-
 def draw_confusions(
     path: Path, counts: npt.NDArray[np.int64], classes: Sequence[str], *, title: str
 ) -> None:
-    """Draw where a classifier errs, each row of the matrix in shares of its true class.
+    """Plot a confusion matrix, each row in shares of its true class.
 
     Args:
         path: PNG file to write.
-        counts: (C, C) rows by true class (down) and predicted class (across).
-        classes: the labels; where the font lacks one of their characters, their numbers stand
-            in their places.
-        title: what was classified.
+        counts: (C, C), by true class (down) and predicted class (across).
+        classes: the labels; numbered if the font lacks one of their characters.
+        title: of the plot.
     """
     num = len(classes)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = min(4 + 0.45 * num, 24)
     figure = Figure(figsize=(size + 1, size), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, label="share of the true class", shrink=0.8)
     names = [_shorten(name) for name in axis_names(classes)]
-    # A "$" in a label is a dollar and starts no formula.
+    # A "$" in a label must not start a formula.
     style: dict[str, Any] = {"parse_math": False, "fontsize": 9 if num <= 40 else 5}
     axes.set_xticks(range(num), names, rotation=0 if num <= 4 else 90, **style)
     axes.set_yticks(range(num), names, **style)
@@ -113,7 +100,7 @@ def draw_confusions(
 
 
 def axis_names(classes: Sequence[str]) -> list[str]:
-    """Give the labels, or their numbers from 0 if the font cannot write them all."""
+    """Return the labels, or their numbers from 0 if the font lacks one of their characters."""
     font = get_font(findfont(FontProperties()))
     is_writable = all(font.get_char_index(ord(character)) for name in classes for character in name)
     return list(classes) if is_writable else [str(number) for number in range(len(classes))]

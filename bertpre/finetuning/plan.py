@@ -1,6 +1,6 @@
-"""What a fine-tuning has to do: its tables, and which rows train, choose and score in turn.
+"""The plan of a fine-tuning: its tables, and the rows of each training run.
 
-No torch: a wrong table is reported before the seconds that importing it takes.
+No torch here: a bad table is reported before the seconds of importing it.
 """
 
 import logging
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class Member(NamedTuple):
-    """One training of several, or the only one.
+    """One training run of several, or the only one.
 
     Attributes:
-        name: of its folder, where there are several.
+        name: its folder, if there are several.
         seed: decides its order, new weights and dropout.
-        train_rows: of the training table.
-        dev_rows: of the training table; None where a dev table chooses the epoch.
+        train_rows: rows of the training table to learn from.
+        dev_rows: held-out rows of the training table; None if there is a dev table.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What is to be learnt, and on what it is scored.
+    """What to train, and on which rows to score it.
 
     Args:
-        task: what the outputs stand for.
-        reason: why the labels are taken for what they are, for people.
+        task: the task of the labels.
+        reason: why it is this task, for display.
         train: the whole training table.
-        dev: the table that chooses the epoch, if one was given.
-        test: rows that nothing is chosen by, if there are any.
-        members: the trainings, in order.
+        dev: the table that chooses the epoch, if given.
+        test: the table that is only scored, if given.
+        members: the training runs, in order.
         metric: the dev score that chooses the epoch.
-        with_folds: whether the members' dev rows are all rows of the training table.
+        with_folds: whether the members' dev rows cover the training table.
     """
 
     task: Task
@@ -63,14 +63,14 @@ class Plan:
     with_folds: bool
 
     def tables(self) -> dict[str, LabelledTable]:
-        """Give the tables by the name of their part, the training rows first."""
+        """Return the tables by part, "train" first."""
         given = {"train": self.train, "dev": self.dev, "test": self.test}
         return {part: table for part, table in given.items() if table is not None}
 
     def scored_tables(self) -> dict[str, LabelledTable]:
-        """Give the rows that are scored, by "dev" and, if there are any, "test".
+        """Return the scored rows by "dev" and, if there are any, "test".
 
-        The dev rows are those of the dev table, what is held out, or with folds all training rows.
+        The dev rows are the dev table, the held-out rows, or with folds all training rows.
         """
         dev, rows = self.dev or self.train, self.members[0].dev_rows
         if rows is not None and not self.with_folds:
@@ -78,7 +78,7 @@ class Plan:
         return {"dev": dev} | ({} if self.test is None else {"test": self.test})
 
     def folds(self) -> list[tuple[Member, ...]]:
-        """Group the trainings whose dev rows are the same: by fold, or all together."""
+        """Group the training runs with the same dev rows: by fold, or all together."""
         num_folds = 1
         if self.with_folds:
             num_folds = sum(member.seed == self.members[0].seed for member in self.members)
@@ -96,25 +96,25 @@ def read_plan(
     """Read and check the tables of a fine-tuning.
 
     Args:
-        train: table whose labels are the model's.
-        dev: table that chooses the epoch; without it a share of the training rows does.
+        train: table to learn from.
+        dev: table that chooses the epoch; default: a share of the training rows.
         test: table that is only scored.
-        config: how the tables are read and divided, and what is asked of the training.
-        seed: of the splits, and of the first training.
+        config: how to read and split the tables, and the recipe.
+        seed: of the splits, and of the first training run.
 
     Raises:
-        ConfigError: options contradict each other, or ask for what the labels do not have.
-        CorpusError: a table is empty or cannot be read, rows have no text or no label, a label is
-            not among those of training, or there are too few rows or labels to learn from.
+        ConfigError: options contradict each other or do not suit the labels.
+        CorpusError: a table is empty or cannot be read, rows lack a text or a label, a label does
+            not occur in training, or there are too few rows or labels.
     """
     if config.folds is not None and dev is not None:
         raise ConfigError(
-            "--folds and --dev: with folds every training row chooses in its turn",
+            "--folds and --dev exclude each other: with folds, each training row is a dev row once",
             "leave one of them out, or join the two tables",
         )
     if config.long_texts == "windows" and config.pair_column is not None:
         raise ConfigError(
-            "long_texts: windows are of single texts, but pair_column names a second one",
+            "long_texts: windows work for single texts only, but pair_column names a second text",
             "use head, tail or head-tail",
         )
     table, task, reason = read_train_table(train, config)
@@ -152,11 +152,11 @@ def _fold_members(
     if len(table) < num_folds:
         raise CorpusError(
             f"{table.name}: {len(table):,} rows cannot make {num_folds} folds",
-            f"pass --folds {len(table)} or less" if len(table) > 1 else "give more rows",
+            f"pass --folds {len(table)} or less" if len(table) > 1 else "add rows",
         )
     if few := task.rare_labels(table.labels, fewest=num_folds):
         log.warning(
-            "%s: classes of fewer rows than folds (%d), which some folds cannot score: %s",
+            "%s: classes with fewer rows than there are folds (%d), so some folds lack them: %s",
             table.name,
             len(few),
             name_some([repr(name) for name in few]),
@@ -172,16 +172,16 @@ def _fold_members(
 def _check_split(table: LabelledTable, task: Task, num_held_out: int) -> None:
     single = task.rare_labels(table.labels, fewest=2)
     if num_held_out == 0:
-        what = f"each of the {len(single)} classes has one row"
+        what = f"each of the {len(single)} classes has only one row"
         if not single:
             what = f"{len(table):,} rows are too few"
         raise CorpusError(
-            f"{table.name}: {what}, so none can be held out to choose the epoch by",
-            "give a table of other rows with --dev",
+            f"{table.name}: {what}, so none can be held out to choose the epoch",
+            "pass a table with other rows as --dev",
         )
     if single:
         log.warning(
-            "%s: classes of one row (%d), which are trained on and never held out: %s",
+            "%s: classes with only one row (%d), which is trained on and never held out: %s",
             table.name,
             len(single),
             name_some([repr(name) for name in single]),
@@ -202,25 +202,20 @@ def _pick_metric(task: Task, config: Finetune) -> str:
         raise ConfigError(
             f"metric: {task.name} has no {config.metric}; expected one of "
             f"{', '.join(task.metrics)}",
-            "name one of these with --metric",
+            "pass one of these as --metric",
         )
     return config.metric
 
 
 class Split(NamedTuple):
-    """Row numbers, each ascending.
-
-    Attributes:
-        kept: rows to learn from.
-        held_out: rows that are not.
-    """
+    """Numbers of the rows to learn from and of those held out, each ascending."""
 
     kept: Rows
     held_out: Rows
 
 
 def hold_out(strata: npt.NDArray[np.int64], *, fraction: float, seed: int) -> Split:
-    """Hold out a share of each stratum; one of two rows or more is on both sides.
+    """Hold out a share of each stratum; a stratum of two rows or more is on both sides.
 
     Args:
         strata: the group of each row, (rows,).
@@ -228,7 +223,7 @@ def hold_out(strata: npt.NDArray[np.int64], *, fraction: float, seed: int) -> Sp
         seed: decides which rows.
 
     Returns:
-        The split; nothing is held out where each stratum has one row.
+        The split; nothing is held out if each stratum has one row.
     """
     is_held_out = np.zeros(len(strata), dtype=bool)
     for stratum in np.unique(strata):
@@ -241,7 +236,7 @@ def hold_out(strata: npt.NDArray[np.int64], *, fraction: float, seed: int) -> Sp
 
 
 def make_folds(strata: npt.NDArray[np.int64], *, num_folds: int, seed: int) -> list[Split]:
-    """Deal the rows of each stratum out to folds, as evenly as may be.
+    """Deal the rows of each stratum to folds, as evenly as possible.
 
     Args:
         strata: the group of each row, (rows,), with ``num_folds`` rows or more in all.
@@ -249,7 +244,7 @@ def make_folds(strata: npt.NDArray[np.int64], *, num_folds: int, seed: int) -> l
         seed: decides which rows go together.
 
     Returns:
-        K splits; each row is held out in one of them. Folds differ by one row at most.
+        K splits; each row is held out in one of them. Fold sizes differ by at most one row.
     """
     fold_of = np.empty(len(strata), dtype=np.int64)
     dealt = 0
@@ -257,7 +252,7 @@ def make_folds(strata: npt.NDArray[np.int64], *, num_folds: int, seed: int) -> l
         rows = np.flatnonzero(strata == stratum)
         key = derive(seed, "folds", int(stratum))
         shuffled = rows[permute(np.arange(len(rows)), len(rows), key)]
-        # Where one stratum ended the next goes on, or the first folds would get all odd rows.
+        # Continue where the last stratum ended, or the first folds would get all odd rows.
         fold_of[shuffled] = (dealt + np.arange(len(rows))) % num_folds
         dealt += len(rows)
     return [

@@ -1,4 +1,4 @@
-"""What fine-tuning adds to an update: masks, rates by layer, adversarial steps, averages."""
+"""Parts of the fine-tuning recipe: layer-wise rates, word dropout, adversarial steps, averages."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from bertpre.tokenizer.tokenizer import Tokenizer
 def build_layered_optimizer(
     model: BertForSequenceClassification, *, layer_decay: float, weight_decay: float
 ) -> torch.optim.AdamW:
-    """Build AdamW with bias correction whose lower layers learn more slowly.
+    """Build AdamW with bias correction and lower learning rates for lower layers.
 
     Args:
-        model: its parameters are trained.
+        model: the model to train.
         layer_decay: factor on the rate from the head to the top layer, from each layer to the one
             below, and from the lowest to the embeddings, in (0, 1].
         weight_decay: decoupled; biases and layer norms are not decayed.
@@ -54,23 +54,23 @@ def build_layered_optimizer(
 
 
 def set_rates(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set the rate of the next update, in each group by its factor."""
+    """Set the learning rate of the next update, scaled by the factor of each group."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group["rate_factor"]
 
 
 def hide_tokens(ids: Ids, rows: Ids, *, tokenizer: Tokenizer, probability: float, key: int) -> Ids:
-    """Replace some tokens with [MASK], all but [CLS] and [SEP]; pretraining knows such texts.
+    """Replace random tokens, except [CLS] and [SEP], with [MASK], as in pretraining.
 
-    What a row has more than once is hidden throughout it, or nowhere: otherwise the texts of a
-    pair would seem to differ where they agree.
+    A token that a row contains several times is hidden everywhere in it or nowhere: otherwise the
+    texts of a pair would seem to differ where they agree.
 
     Args:
-        ids: (N,), tokens of several rows one after another.
-        rows: (N,), the row of each.
-        tokenizer: of the model.
+        ids: (N,), tokens of several rows, concatenated.
+        rows: (N,), the row of each token.
+        tokenizer: the model's.
         probability: of each token to be replaced, in [0, 1].
-        key: decides which; the same for the same key, rows and ids.
+        key: the choice depends on the key, the rows and the ids alone.
 
     Source: Iyyer et al. 2015, "Deep unordered composition rivals syntactic methods for text
         classification", section 3.1 (word dropout); there the words are left out.
@@ -82,14 +82,14 @@ def hide_tokens(ids: Ids, rows: Ids, *, tokenizer: Tokenizer, probability: float
 
 @contextlib.contextmanager
 def moved_against(embedding: nn.Embedding, epsilon: float) -> Iterator[None]:
-    """Move an embedding along its gradient, where the loss grows fastest, and back afterwards.
+    """Move an embedding along its gradient inside the block (FGM), and back afterwards.
 
     Args:
         embedding: with a gradient.
-        epsilon: how far, as the norm of the change.
+        epsilon: norm of the change.
 
     Source: Miyato et al. 2017, "Adversarial training methods for semi-supervised text
-        classification", section 3; on the embedding's table instead of each sequence.
+        classification", section 3; for the embedding table instead of each sequence.
     """
     weight, gradient = embedding.weight, embedding.weight.grad
     assert gradient is not None
@@ -107,12 +107,12 @@ class RunningAverage:
     """An exponential moving average of a model's weights.
 
     Args:
-        model: what is averaged.
-        decay: share of the average that stays at each update, in [0, 1); smaller at first, or the
-            random head would weigh on it for long.
+        model: the model to average.
+        decay: share of the average that each update keeps, in [0, 1); smaller at first, so that
+            the average soon forgets the random head.
 
-    Source: Polyak and Juditsky 1992 for the idea; TensorFlow's ExponentialMovingAverage for the
-        warm-up of the decay.
+    Source: Polyak and Juditsky 1992; TensorFlow's ExponentialMovingAverage for the warm-up of the
+        decay.
     """
 
     def __init__(self, model: nn.Module, *, decay: float) -> None:
@@ -123,7 +123,7 @@ class RunningAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the weights after an update in."""
+        """Add the weights after an update to the average."""
         self._num_updates += 1
         decay = min(self._decay, (1 + self._num_updates) / (10 + self._num_updates))
         for average, parameter in zip(self._averages, self._parameters, strict=True):
@@ -131,7 +131,7 @@ class RunningAverage:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put the average into the model for a while."""
+        """Replace the model's weights by the average inside the block."""
         kept: list[Tensor] = [parameter.detach().clone() for parameter in self._parameters]
         self._put(self._averages)
         try:

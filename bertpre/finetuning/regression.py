@@ -1,4 +1,4 @@
-"""The task regression: a row has a number."""
+"""The regression task: each row has a number."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,20 +20,18 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-# More values than this with fractions among them are measurements rather than names of classes,
-# also where a few cells are at fault.
+# More distinct values than this, some of them not integers, are measurements, not class names.
 _MOST_FRACTIONS = 20
-_FEWEST_NUMBERS = 0.8
-# Beyond, squares of single-precision numbers overflow.
-_LARGEST = 1e18
+_FEWEST_NUMBERS = 0.8  # share of the cells, since a few may be at fault
+_LARGEST = 1e18  # squares of larger numbers overflow in single precision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Regression(Task):
-    """A number a row. Outputs and targets are (rows, 1).
+    """One number per row. Outputs and targets are (rows, 1).
 
     Args:
-        names: what the number is called, alone.
+        names: the name of the number, alone.
     """
 
     name: ClassVar[str] = "regression"
@@ -45,7 +43,7 @@ class Regression(Task):
     }
     baseline_names: ClassVar[Mapping[str, str]] = {
         **Task.baseline_names,
-        "majority": "always the mean",
+        "majority": "mean label",
     }
     unused_options: ClassVar[Mapping[str, object]] = {
         "label_smoothing": 0.0,
@@ -53,15 +51,15 @@ class Regression(Task):
         "focal_gamma": 0.0,
     }
     unused_reason: ClassVar[tuple[str, str]] = (
-        "is for classes, but the labels are numbers to be predicted",
-        "leave it out; or, if the numbers name classes, pass --task classification",
+        "applies to classes only, but the labels are numbers to predict",
+        "leave it out, or pass --task classification if the numbers are class names",
     )
-    fault_hint: ClassVar[str] = "or, if the labels name classes, pass --task classification"
+    fault_hint: ClassVar[str] = "or pass --task classification if the labels are class names"
     problem_type: ClassVar[str] = "regression"
 
     @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
-        """Tell why cells look like measurements: many values, some with fractions."""
+        """Return why cells look like measurements: many values, some of them not integers."""
         if any(isinstance(cell, ListCell) for cell in cells):
             return None
         filled = [cell for cell in cells if cell.strip()]
@@ -71,18 +69,17 @@ class Regression(Task):
             return None
         has_fractions = any(not value.is_integer() for value in values)
         if has_fractions and len(values) > min(_MOST_FRACTIONS, len(cells) / 2):
-            return f"{len(values):,} different numbers, some with fractions"
+            return f"{len(values):,} distinct numbers, not all integers"
         return None
 
     @classmethod
     def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Say what is wrong with a cell by itself."""
         if not cell.strip():
             return "the label is empty"
         if not is_real(cell) or not math.isfinite(float(cell)):
-            return f"the label {shorten(cell)} is no number"
+            return f"the label {shorten(cell)} is not a number"
         if abs(float(cell)) > _LARGEST:
-            return f"the label {shorten(cell)} is beyond {_LARGEST:g}"
+            return f"the label {shorten(cell)} is larger than {_LARGEST:g}"
         return None
 
     @classmethod
@@ -90,26 +87,24 @@ class Regression(Task):
         """Name the number after its column.
 
         Raises:
-            CorpusError: all numbers are one.
+            CorpusError: all numbers are equal.
         """
         if len({float(cell) for cell in cells}) < 2:
             raise CorpusError(
-                f"{table}: {count_rows(cells)} the value {cells[0]}; expected several",
-                "name the right column with --label-column",
+                f"{table}: {count_rows(cells)} the value {cells[0]}; expected different values",
+                "choose the right column with --label-column",
             )
         column = config.label_column
         return cls(names=(column if isinstance(column, str) else "value",))
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give nothing: any number may be predicted."""
         return [[] for _ in cells]
 
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Read the numbers, (rows, 1) float32."""
         return np.array([[float(cell)] for cell in cells], dtype=np.float32)
 
     def strata(self, cells: Sequence[str]) -> Rows:
-        """Group rows by tenths of the numbers."""
+        """Group rows by deciles of the numbers."""
         order = np.argsort(self.targets(cells)[:, 0], kind="stable")
         strata = np.empty(len(cells), dtype=np.int64)
         strata[order] = np.arange(len(cells)) * 10 // len(cells)
@@ -118,16 +113,13 @@ class Regression(Task):
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "SquaredError":
-        """Settle the unit of the loss by the training rows."""
         center, scale = float(targets.mean(dtype=np.float64)), float(targets.std(dtype=np.float64))
         return SquaredError(center=center, scale=scale or 1.0)
 
     def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
-        """Give the numbers as they are."""
         return logits.astype(np.float64)
 
     def scores(self, outputs: Outputs, targets: Targets) -> Scores:
-        """Compare numbers with the true ones."""
         from scipy.stats import rankdata
 
         found, true = outputs[:, 0], targets[:, 0].astype(np.float64)
@@ -138,32 +130,26 @@ class Regression(Task):
         }
 
     def loss(self, outputs: Outputs, targets: Targets) -> float:
-        """Give the mean squared error."""
         return float(np.mean((outputs - targets) ** 2))
 
     def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Answer the mean."""
         return np.asarray(self.targets(cells).mean(axis=0, dtype=np.float64))
 
     def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
-        """Fit a ridge regression."""
         from sklearn.linear_model import Ridge
 
         model = Ridge(random_state=0).fit(features, self.targets(cells)[:, 0])
         return lambda features: np.asarray(model.predict(features))[:, None]
 
     def prediction_columns(self) -> list[str]:
-        """Give the header: the number alone."""
         return ["prediction"]
 
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give the number of each row."""
         yield from (f"{value:.6g}" for value in outputs[:, 0])
 
     def draw_mistakes(
         self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
     ) -> None:
-        """Draw predicted against true numbers."""
         from bertpre.finetuning.pictures import draw_numbers
 
         title = f"dev rows: Spearman {scores['spearman']:.3f}, Pearson {scores['pearson']:.3f}"
@@ -171,20 +157,17 @@ class Regression(Task):
         draw_numbers(folder / "predicted_numbers.png", outputs[:, 0], true, title=title)
 
     def describe(self) -> str:
-        """Say that it is a number."""
         return "a number"
 
     def label_facts(self) -> dict[str, str]:
-        """Say what the number is called."""
         return {"number": self.names[0]}
 
     def card_text(self, texts: str) -> str:
-        """Say which number is predicted."""
         return f"Predicting the number {name_some_quoted(self.names)} of {texts}."
 
 
 def correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> float:
-    """Give Pearson's correlation; 0 where a series does not vary, for which scipy has none."""
+    """Return Pearson's correlation, or 0 where a series is constant (scipy returns nan)."""
     first, second = first - first.mean(), second - second.mean()
     size = float(np.sqrt((first**2).sum() * (second**2).sum()))
     return float((first * second).sum()) / size if size > 0 else 0.0
@@ -192,7 +175,7 @@ def correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SquaredError(Objective):
-    """The loss of numbers, learnt with mean 0 and variance 1: one rate fits whatever their unit.
+    """Squared error of standardized numbers, so that one learning rate suits any unit.
 
     Args:
         center: mean of the training numbers.
@@ -203,18 +186,16 @@ class SquaredError(Objective):
     scale: float = 1.0
 
     def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of (B, 1) against numbers (B, 1) in their own unit."""
         import torch.nn.functional as F
 
         return F.mse_loss(logits.float(), (targets - self.center) / self.scale)
 
     def in_units(self, outputs: Outputs) -> Outputs:
-        """Give numbers of a model in training the unit of the labels, in the head's precision."""
+        """Convert predictions to the unit of the labels, in the precision of the head."""
         numbers = outputs.astype(np.float32) * np.float32(self.scale) + np.float32(self.center)
         return np.asarray(numbers, dtype=np.float64)
 
     def finish(self, head: "nn.Linear") -> None:
-        """Give the head the unit of the labels."""
         import torch
 
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What fine-tuning came to, and the events that it tells on the way."""
+"""The result of fine-tuning, and the events that it reports on the way."""
 
 import statistics
 from dataclasses import dataclass
@@ -9,14 +9,7 @@ from bertpre.finetuning.task import ClassRow, Outputs, Scores, Task
 
 
 class Progress(NamedTuple):
-    """How far a stage of fine-tuning is.
-
-    Attributes:
-        stage: "tokenising" or "training".
-        unit: what is counted.
-        done: how many so far.
-        total: how many in all.
-    """
+    """The progress of a stage ("tokenising" or "training"), in units such as "rows"."""
 
     stage: str
     unit: str
@@ -25,13 +18,7 @@ class Progress(NamedTuple):
 
 
 class MemberStart(NamedTuple):
-    """Another of several trainings begins.
-
-    Attributes:
-        name: of its folder.
-        number: from 1.
-        total: how many there are.
-    """
+    """The start of one of several training runs: the name of its folder, its number from 1."""
 
     name: str
     number: int
@@ -39,11 +26,11 @@ class MemberStart(NamedTuple):
 
 
 class EpochReport(NamedTuple):
-    """What one epoch of training came to.
+    """The losses and scores of one epoch.
 
     Attributes:
         epoch: from 1.
-        train_loss: mean loss over the epoch's rows, with dropout.
+        train_loss: mean loss over the training rows, with dropout.
         dev: scores on the dev rows after the epoch.
     """
 
@@ -52,22 +39,22 @@ class EpochReport(NamedTuple):
     dev: Scores
 
 
-# The start's summary; progress; the next of several trainings; an epoch's end.
+# The summary at the start is a dict.
 Event = dict[str, Any] | Progress | MemberStart | EpochReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemberResult:
-    """What one training came to.
+    """The result of one training run.
 
     Args:
-        name: of its folder, where there are several.
+        name: its folder, if there are several runs.
         seed: its seed.
         best_epoch: the epoch whose weights were kept, from 1.
         history: every epoch.
-        task: with what was chosen by its dev rows.
-        outputs: of its rows by "dev", and "test" if there is one.
-        scores: of the same.
+        task: calibrated on its dev rows.
+        outputs: by "dev", and "test" if there are test rows.
+        scores: of these outputs.
     """
 
     name: str
@@ -81,18 +68,17 @@ class MemberResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinetuneResult:
-    """What fine-tuning came to; the same is in the model folder.
+    """The result of fine-tuning, as it is in the model folder.
 
     Args:
         output: the model folder.
-        task: what the outputs stand for, and what was chosen by the dev rows, whose scores are a
-            little too good for that.
-        dev: scores on the dev rows; of several trainings, of their mean prediction; with folds,
-            of all training rows, each by models that were not trained on it.
+        task: calibrated on the dev rows, whose scores are slightly optimistic for that reason.
+        dev: scores on the dev rows; with several models, of their mean prediction; with folds, on
+            all training rows, each predicted by models not trained on it.
         test: scores on the test rows, if there are any.
-        outputs: probabilities or numbers that these scores are of, by "dev" and "test".
+        outputs: the outputs that were scored, by "dev" and "test".
         class_rows: precision, recall and F1 of each class, by "dev" and "test".
-        members: every training.
+        members: every training run.
         baselines: by the baseline's name, its scores by "dev" and "test".
     """
 
@@ -111,15 +97,13 @@ class FinetuneResult:
         return {"dev": self.dev} | ({} if self.test is None else {"test": self.test})
 
     def spread(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """Give mean and standard deviation over the trainings, by part and score."""
+        """Return mean and standard deviation over the training runs, by part and score."""
+
+        def of_members(part: str, name: str) -> tuple[float, float]:
+            values = [member.scores[part][name] for member in self.members]
+            return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
         return {
-            part: {
-                name: (
-                    statistics.mean(values),
-                    statistics.stdev(values) if len(values) > 1 else 0.0,
-                )
-                for name in self.scores[part]
-                for values in [[member.scores[part][name] for member in self.members]]
-            }
-            for part in self.scores
+            part: {name: of_members(part, name) for name in scores}
+            for part, scores in self.scores.items()
         }

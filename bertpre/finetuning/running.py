@@ -1,4 +1,4 @@
-"""Running fine-tuned models over encoded rows: while they train, and from their folders."""
+"""Running fine-tuned models over encoded rows, during training and from their folders."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,19 +30,14 @@ MOST_TOKENS = 16_384  # in one forward pass
 
 
 class Placement(NamedTuple):
-    """Where and how models run.
-
-    Attributes:
-        device: where they are.
-        precision: of the forward pass.
-    """
+    """The device of models, and the precision of their forward pass."""
 
     device: torch.device
     precision: Precision
 
 
 def place_inference(device: DeviceName, precision: PrecisionName) -> Placement:
-    """Choose where and in which precision finished models run."""
+    """Choose device and precision for finished models."""
     placed = pick_device(device)
     if placed.type == "cpu":
         keep_freed_memory()
@@ -50,12 +45,7 @@ def place_inference(device: DeviceName, precision: PrecisionName) -> Placement:
 
 
 class Run(NamedTuple):
-    """A model and rows as it reads them.
-
-    Attributes:
-        model: on the device of its `Placement`.
-        texts: in any order of length.
-    """
+    """A model, on the device of its `Placement`, and rows encoded for it."""
 
     model: BertForSequenceClassification
     texts: EncodedTexts
@@ -68,11 +58,11 @@ def run_model(
 
     Args:
         run: the model and its texts.
-        rows: which of them; default: all.
+        rows: which rows; default: all.
         placement: where to run.
 
     Returns:
-        Logits (rows, C) float32, in the order of the rows; of a text in windows, their mean.
+        Logits (rows, C) float32, in the order of the rows; for a text in windows, their mean.
     """
     model, texts = run
     model.eval()
@@ -93,23 +83,18 @@ def run_model(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinetunedModel:
-    """A fine-tuned model, ready to predict.
-
-    Args:
-        model: on its device.
-        encoder: how texts become its tokens.
-    """
+    """A fine-tuned model on its device, and the encoder that turns texts into its tokens."""
 
     model: BertForSequenceClassification
     encoder: Encoder
 
 
 def load_finetuned(folder: Path, device: torch.device) -> FinetunedModel:
-    """Load a folder that fine-tuning wrote.
+    """Load a folder written by fine-tuning.
 
     Raises:
-        DataFormatError: it is not one, or it is damaged.
-        CheckpointError: its weights do not fit its shape.
+        DataFormatError: it is another kind of folder, or damaged.
+        CheckpointError: its weights do not match its shape.
     """
     manifest = read_manifest(folder, "model")
     check_files(folder, manifest, content=True)

@@ -1,7 +1,7 @@
-"""Scores of classes and names, by scikit-learn.
+"""Scores of classes and names, from scikit-learn.
 
-scikit-learn takes a second to import, so its functions are imported where they are called: the
-tables are checked before that.
+It takes a second to import, so its functions are imported where they are called: bad tables are
+reported before that.
 """
 
 import warnings
@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from bertpre.finetuning.task import ClassRow, Targets
 
-SMALLEST_PROBABILITY = 1e-12  # what a probability of 0 counts as in a loss
+SMALLEST_PROBABILITY = 1e-12  # stands for a probability of 0 in a loss
 
 
 def f1_scores(decided: npt.NDArray[Any], targets: Targets, num_classes: int) -> dict[str, float]:
-    """Give macro-F1 and micro-F1; a class that is nowhere counts as 0.
+    """Return macro-F1 and micro-F1; an absent class counts as 0.
 
     Args:
-        decided: class numbers, (rows,), or 0 and 1 for each name, (rows, C).
+        decided: predicted class numbers, (rows,), or 0 and 1 for each name, (rows, C).
         targets: likewise.
         num_classes: C.
     """
@@ -37,7 +37,7 @@ def f1_scores(decided: npt.NDArray[Any], targets: Targets, num_classes: int) -> 
 def score_each_class(
     names: Sequence[str], decided: npt.NDArray[Any], targets: Targets
 ) -> list[ClassRow]:
-    """Score each class or name by itself; ``decided`` and ``targets`` as in `f1_scores`."""
+    """Score each class or name separately; ``decided`` and ``targets`` as in `f1_scores`."""
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(
@@ -50,10 +50,10 @@ def score_each_class(
 
 
 def matthews(decided: npt.NDArray[Any], targets: Targets) -> float:
-    """Give the correlation of true and predicted classes, (rows,) each; 0 where one does not vary.
+    """Return Matthews' correlation of classes, (rows,) each; 0 if either is constant.
 
     Source: Gorodkin 2004, "Comparing two K-category assignments by a K-category correlation
-        coefficient"; of two classes it is that of Matthews 1975.
+        coefficient"; for two classes, Matthews 1975.
     """
     from sklearn.metrics import matthews_corrcoef
 

@@ -1,4 +1,4 @@
-"""From a checkpoint to models to be trained."""
+"""What fine-tuning starts from: a checkpoint, turned into models to train."""
 
 import dataclasses
 import logging
@@ -9,11 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from bertpre.artefacts import (
-    MANIFEST,
-    fingerprint,
-    fingerprint_file,
-)
+from bertpre.artefacts import MANIFEST, fingerprint, fingerprint_file
 from bertpre.config import schema
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
@@ -34,24 +30,24 @@ from bertpre.training.run_folder import read_model_manifest
 log = logging.getLogger(__name__)
 
 
-# Of what does not come from a checkpoint, whatever pretraining started from: the larger weights
-# that help a narrow model there make one that starts from scratch on few rows worse.
+# For weights that are not in the checkpoint, whatever pretraining used: the larger initial weights
+# that help a narrow model there hurt one that starts from scratch on few rows.
 _FRESH_STD = 0.02
 _SHORTEST_PAIR = 5
-PLAIN_LENGTH = 512  # what BERT was trained to, for folders that do not say
+PLAIN_LENGTH = 512  # BERT's length, for folders that do not state theirs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """What a checkpoint gives to the models that start from it.
+    """A checkpoint, prepared for the models that start from it.
 
     Args:
         source: the folder.
-        shape: of the encoder, with the dropout of fine-tuning.
+        shape: the encoder's, with the dropout of fine-tuning.
         vocab_size: rows of the word embedding.
-        weights: by the names in the folder, without what is not used; none from scratch.
-        unused: names of weights that are left out because they are of another task, or untrained.
-        encoder: how texts become tokens.
+        weights: those that are used, by their names in the folder; none from scratch.
+        unused: names of weights that belong to another task or are untrained.
+        encoder: turns texts into tokens.
         pooling: what the head sees.
         fingerprint: of the checkpoint's files.
     """
@@ -66,7 +62,7 @@ class Start:
     fingerprint: str
 
     def resolve(self, config: Finetune, plan: Plan) -> Finetune:
-        """Fill in what the options leave to the checkpoint and the tables."""
+        """Fill in the options that depend on the checkpoint and the tables."""
         num_rows = len(plan.members[0].train_rows)
         resolved: Finetune = dataclasses.replace(
             cast(Any, config),
@@ -85,9 +81,9 @@ class Start:
         """Build a model with a new head, on the CPU.
 
         Args:
-            task: what its outputs stand for.
-            seed: decides the weights that do not come from the checkpoint.
-            level: of the log message that says which weights these are.
+            task: decides the head.
+            seed: decides the weights that are not in the checkpoint.
+            level: of the log message that names these weights.
 
         Raises:
             CheckpointError: the weights do not fit the shape.
@@ -104,7 +100,7 @@ class Start:
         report = load_hugging_face(model, self.weights, source=self.source)
         log.log(
             level,
-            "%s: %d weights loaded; new, random: %s; not used: %s",
+            "%s: %d weights loaded; randomly initialized: %s; not used: %s",
             self.source,
             len(report.loaded),
             ", ".join(report.new) or "none",
@@ -114,16 +110,15 @@ class Start:
 
 
 def read_start(folder: Path, *, config: Finetune) -> Start:
-    """Read what fine-tuning starts from.
+    """Read the checkpoint that fine-tuning starts from.
 
     Args:
         folder: a checkpoint, a fine-tuned model (its head is dropped), or a Hugging Face BERT.
-        config: pooling, lengths, dropout, and whether to keep the shape alone.
+        config: pooling, lengths, dropout, and whether to use the shape only.
 
     Raises:
-        CheckpointError: the folder's weights, shape and vocabulary do not fit each other.
-        ConfigError: a longer sequence is asked for than the encoder has positions, or one too
-            short for a pair.
+        CheckpointError: the folder's weights, shape and vocabulary do not match.
+        ConfigError: ``max_seq_length`` exceeds the encoder's positions or is too short for a pair.
     """
     facts, shape, tokenizer = read_checkpoint(folder)
     weights = {} if config.from_scratch else read_weights(folder)
@@ -160,12 +155,12 @@ def read_start(folder: Path, *, config: Finetune) -> Start:
 
 
 class Checkpoint(NamedTuple):
-    """What a model folder says of itself, without its weights.
+    """A model folder without its weights.
 
     Attributes:
-        facts: its manifest; empty if it has none, as other libraries' folders.
-        shape: of the model.
-        tokenizer: beside it.
+        facts: its manifest; empty for folders of other libraries.
+        shape: the model's.
+        tokenizer: the model's.
     """
 
     facts: dict[str, Any]
@@ -174,12 +169,12 @@ class Checkpoint(NamedTuple):
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read and check what a checkpoint, a fine-tuned model or a Hugging Face BERT is.
+    """Read and check a checkpoint, a fine-tuned model or a Hugging Face BERT, without its weights.
 
     Raises:
-        DataFormatError: the folder is of another kind, or a file is not what the manifest says.
-        CheckpointError: the tokenizer has more entries than the model has rows of the word
-            embedding. Fewer are fine: other libraries pad.
+        DataFormatError: the folder is of another kind, or a file differs from its manifest.
+        CheckpointError: the tokenizer has more entries than the word embedding has rows. Fewer are
+            fine: other libraries pad.
     """
     facts = read_model_manifest(folder) if (folder / MANIFEST).is_file() else {}
     shape = read_model_config(folder)
@@ -194,20 +189,19 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def place_training(config: Finetune) -> Placement:
-    """Choose device and precision of a training; see `bertpre.training.device.pick_precision`.
+    """Choose device and precision for training; see `bertpre.training.device.pick_precision`.
 
-    Where only fp16 is faster than fp32, fp32 it is: fp16 needs a loss that is scaled to its range,
-    which is not worth its care in a training of minutes.
+    fp16 is replaced by fp32: its loss scaling is not worth the trouble for minutes of training.
     """
     placement = place_inference(config.device, config.precision)
     return placement._replace(precision="fp32") if placement.precision == "fp16" else placement
 
 
 def default_learning_rate(hidden_size: int) -> float:
-    """Give the peak learning rate for an encoder of that width.
+    """Return the peak learning rate for an encoder of this width.
 
-    Narrow encoders need far more than the 2e-5 to 5e-5 of BERT-base, or they stay at the majority
-    class. Source: measured on 128, 256; Devlin et al. 2018, appendix A.3 for 768.
+    Narrow encoders need far more than the 2e-5 to 5e-5 of BERT-base, or they only predict the
+    majority class. Source: measured on 128, 256; Devlin et al. 2018, appendix A.3 for 768.
     """
     return min(3e-5 * (768 / hidden_size) ** 2, 1e-3)
 
@@ -230,7 +224,7 @@ def _pick_pooling(
         return config.pooling
     averaged: Pooling = "mean" if config.pair_column is None else "compare"
     if config.from_scratch:
-        return averaged  # a random pooler is the harder start: nothing has trained it
+        return averaged  # an untrained pooler only makes the start harder
     if facts.get("kind") == "model":
         return "cls" if facts["pooling"] == "cls" else averaged
     return "cls" if has_trained_pooler(weights) else averaged

@@ -1,7 +1,7 @@
-"""The table at the start of a fine-tuning: what is trained on what, and what of it is read."""
+"""The summary at the start of fine-tuning: data, recipe and device."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertpre.config.schema import Finetune
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What the recipe may add, shown where it differs from these values.
+# Extras of the recipe, shown if they differ from these values.
 _PLAIN = {
     "layer_decay": 1.0,
     "mask_probability": 0.0,
@@ -33,30 +33,29 @@ def summarize(
     encoded: Mapping[str, "EncodedTable"],
     placement: "Placement",
 ) -> dict[str, Any]:
-    """Describe what is about to be trained, and warn of what the model will not see.
+    """Describe the training, and warn of texts that the model cannot see.
 
     Args:
-        plan: the tables, and the trainings.
-        config: complete, nothing left to be derived.
-        encoded: the tables by part, as the model reads them.
-        placement: where it is trained.
+        plan: the tables and the training runs.
+        config: with all defaults resolved.
+        encoded: the encoded tables by part.
+        placement: where the model is trained.
     """
     for part, table in plan.tables().items():
         _warn(table, encoded[part].texts.num_empty)
     _warn_of_idle_stopping(config)
-    repeated = {part: _repeated(plan, part) for part in plan.scored_tables()}
+    repeated = {part: _repeated(plan, part, table) for part, table in plan.scored_tables().items()}
     extras = {name: getattr(config, name) for name in _PLAIN}
     return {
         "task": f"{plan.task.name}: {plan.task.describe()} ({plan.reason})",
         **_rows(plan),
-        **{f"{part} texts that are trained on too": shown for part, shown in repeated.items()
-           if shown},
+        **{f"{part} texts also in training": shown for part, shown in repeated.items() if shown},
         "max_seq_length": config.max_seq_length,
         **_reading(config, list(encoded.values())),
         "pooling": config.pooling,
         "weights": "random" if config.from_scratch else "the checkpoint's",
         "learning rate": f"{config.learning_rate:.3g}",
-        "epochs": f"{config.num_epochs}, the best by dev {plan.metric}",
+        "epochs": f"{config.num_epochs}, keeping the best by dev {plan.metric}",
         "batch size": config.batch_size,
         **{name: value for name, value in extras.items() if value != _PLAIN[name]},
         "device": str(placement.device),
@@ -66,10 +65,10 @@ def summarize(
 
 def _warn_of_idle_stopping(config: Finetune) -> None:
     patience, epochs = config.early_stopping, config.num_epochs
-    # The first epoch is a gain, and after the last nothing is left to be saved.
+    # The first epoch always improves, and stopping after the last saves nothing.
     if patience is not None and epochs is not None and epochs < patience + 2:
         log.warning(
-            "early_stopping: %d epochs without a gain cannot end a training of %d before its last; "
+            "early_stopping: a patience of %d epochs cannot stop a training of %d epochs early; "
             "pass --num-epochs %d or more, or leave it out",
             patience,
             epochs,
@@ -80,8 +79,7 @@ def _warn_of_idle_stopping(config: Finetune) -> None:
 def _warn(table: LabelledTable, num_empty: int) -> None:
     if num_empty:
         log.warning(
-            "%s: %d texts have no token that the vocabulary knows of; "
-            "the model sees [CLS] [SEP] for them",
+            "%s: %d texts have no tokens; the model sees only [CLS] [SEP] for them",
             table.name,
             num_empty,
         )
@@ -89,7 +87,7 @@ def _warn(table: LabelledTable, num_empty: int) -> None:
         sides = zip(table.texts, table.pairs, strict=True)
         one_sided = sum(not first.strip() or not second.strip() for first, second in sides)
         if one_sided:
-            log.warning("%s: %d pairs have an empty side", table.name, one_sided)
+            log.warning("%s: %d pairs have one empty text", table.name, one_sided)
 
 
 def _rows(plan: Plan) -> dict[str, str]:
@@ -97,17 +95,17 @@ def _rows(plan: Plan) -> dict[str, str]:
     rows = {part: f"{len(table):,}" for part, table in plan.tables().items()}
     if plan.with_folds:
         folds = sum(member.seed == first.seed for member in plan.members)
-        rows["train"] += f", in {folds} folds, of which each scores once"
+        rows["train"] += f", in {folds} folds, each scored once"
     elif first.dev_rows is not None:
         rows["train"] = f"{len(first.train_rows):,}"
-        rows["dev"] = f"{len(first.dev_rows):,} (held out of the training table)"
+        rows["dev"] = f"{len(first.dev_rows):,} (held out from the training table)"
     skipped = {part: table.num_skipped for part, table in plan.tables().items()}
     shown = {
-        f"{part} rows": rows[part] + (f", {skipped[part]:,} left out" if skipped.get(part) else "")
+        f"{part} rows": rows[part] + (f", {skipped[part]:,} skipped" if skipped.get(part) else "")
         for part in ("train", "dev", "test")
         if part in rows
     }
-    return shown | ({"trainings": f"{several}, averaged in prediction"} if several > 1 else {})
+    return shown | ({"models": f"{several}, averaged for predictions"} if several > 1 else {})
 
 
 def _reading(config: Finetune, encoded: Sequence["EncodedTable"]) -> dict[str, str]:
@@ -123,16 +121,14 @@ def _reading(config: Finetune, encoded: Sequence["EncodedTable"]) -> dict[str, s
     return {f"texts cut {where[config.long_texts]}": f"{cut:,} ({cut / total:.1%})", **shown}
 
 
-def _repeated(plan: Plan, part: str) -> str:
-    """Say how many rows of a part have a text that is trained on: their scores flatter."""
+def _repeated(plan: Plan, part: str, table: LabelledTable) -> str:
+    """Count the rows of a part whose text is also in training, which inflates their scores."""
     if part == "dev" and plan.with_folds:
         return ""
-    table = plan.scored_tables()[part]
-    kept = plan.train.take(plan.members[0].train_rows)
-    seen = set(_rows_as_read(kept))
-    count = sum(row in seen for row in _rows_as_read(table))
+
+    def rows_of(table: LabelledTable) -> Iterator[tuple[str, str]]:
+        return zip(table.texts, table.pairs or table.texts, strict=True)
+
+    seen = set(rows_of(plan.train.take(plan.members[0].train_rows)))
+    count = sum(row in seen for row in rows_of(table))
     return f"{count:,} of {len(table):,}" if count else ""
-
-
-def _rows_as_read(table: LabelledTable) -> list[tuple[str, str]]:
-    return list(zip(table.texts, table.pairs or [""] * len(table), strict=True))

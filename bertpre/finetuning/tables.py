@@ -1,6 +1,6 @@
-"""Labelled tables: every cell as the file has it, and all bad rows told in one message.
+"""Reading of labelled tables; one message lists all bad rows.
 
-No torch: a wrong table is reported before the seconds that importing it takes.
+No torch here: a bad table is reported before the seconds of importing it.
 """
 
 import dataclasses
@@ -25,16 +25,11 @@ from bertpre.finetuning.tasks import find_task, task_class
 
 log = logging.getLogger(__name__)
 
-_MOST_PROBLEMS = 5  # kinds of them, in one message
+_MOST_PROBLEMS = 5  # kinds of problem in one message
 
 
 class Fault(NamedTuple):
-    """What is wrong with a row.
-
-    Attributes:
-        line: where the row starts, from 1.
-        problem: the same words for the same problem, so that rows can be listed under it.
-    """
+    """A bad row: the line where it starts, from 1, and the problem, by which rows are grouped."""
 
     line: int
     problem: str
@@ -42,14 +37,14 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledTable:
-    """Rows of a table, every cell as the file has it.
+    """The rows of a table, with the cells unchanged.
 
     Args:
         name: the file, for messages.
-        texts: one text a row.
-        pairs: the second text of each row, if it is a table of pairs.
-        labels: one label a row.
-        lines: the line of the file that each row starts on, from 1.
+        texts: the text of each row.
+        pairs: the second text of each row, in a table of pairs.
+        labels: the label of each row.
+        lines: the line of the file on which each row starts, from 1.
         num_skipped: bad rows that were left out.
     """
 
@@ -64,7 +59,7 @@ class LabelledTable:
         return len(self.texts)
 
     def take(self, rows: Rows) -> "LabelledTable":
-        """Give some of the rows, in the order asked for."""
+        """Return some of the rows, in the order given."""
 
         def some(cells: Sequence[str]) -> tuple[str, ...]:
             return tuple(cells[row] for row in rows)
@@ -80,20 +75,20 @@ class LabelledTable:
 
 
 def read_train_table(path: str | Path, config: Finetune) -> tuple[LabelledTable, Task, str]:
-    """Read the table to learn from, and find out what its labels mean.
+    """Read the table to learn from, and determine its task.
 
     Returns:
-        The table, its task, and the reason for it, for people.
+        The table, its task, and the reason for the task, for display.
 
     Raises:
-        ConfigError: two of the columns are one.
-        CorpusError: see `read_table`; or nothing can be learnt from the labels.
+        ConfigError: two options name the same column.
+        CorpusError: see `read_table`; or the labels do not differ.
     """
     table, faults = _read(path, config)
     if config.task == "auto":
         kind, reason = find_task(table.labels, separator=config.label_separator)
     else:
-        kind, reason = task_class(config.task), "as --task says"
+        kind, reason = task_class(config.task), "set by --task"
     table = _without_faults(table, faults, kind, config)
     return table, kind.learn(table.labels, config=config, table=table.name), reason
 
@@ -103,13 +98,13 @@ def read_table(path: str | Path, config: Finetune, task: Task, *, train_name: st
 
     Args:
         path: TSV, CSV, JSON lines or parquet.
-        config: how it is read.
-        task: that of the training table.
-        train_name: that table, for messages.
+        config: how to read it.
+        task: the task of the training table.
+        train_name: the training table, for messages.
 
     Raises:
-        CorpusError: it cannot be read, has no rows, or has bad rows, which one message lists, and
-            which are not to be skipped; or it has labels that training does not know.
+        CorpusError: it cannot be read, has no rows, has bad rows that are not to be skipped, or
+            has labels that do not occur in training.
     """
     table, faults = _read(path, config)
     table = _without_faults(table, faults, type(task), config)
@@ -123,12 +118,12 @@ def read_table(path: str | Path, config: Finetune, task: Task, *, train_name: st
         f"{name_some([repr(name) for name in names])} on {name_lines(bad)}"
     )
     if config.on_bad_rows == "skip" and len(bad) < len(table):
-        log.warning("%s: left out", problem)
+        log.warning("%s: skipped", problem)
         kept = np.array([row for row, names in enumerate(unknown) if not names])
         return _skipping(table, kept, len(bad))
     raise CorpusError(
         f"{problem}; expected one of {name_some([repr(name) for name in task.names])}",
-        "train on a table that has every class, or remove these rows, or leave them out with "
+        "train on a table with every class, remove these rows, or skip them with "
         "--on-bad-rows skip",
     )
 
@@ -140,14 +135,14 @@ def read_texts(
     on_bad: Callable[[RowError], None] | None = None,
     way_out: str | None = None,
 ) -> Iterator[Row]:
-    """Read the text or the pair of every row, whatever else the table holds; it may be empty.
+    """Read the text or the pair in every row, even if empty; ignore other columns.
 
     Args:
         path: the table, or `STDIN`.
-        config: how it is read.
-        on_bad: given the rows that cannot be read, which are then passed over; without it, the
-            rest of the table is read for more of them, and all are told.
-        way_out: what else can be done about them, for the message.
+        config: how to read it.
+        on_bad: called with each row that cannot be read, which is then skipped; without it, one
+            error at the end lists all such rows.
+        way_out: another way to deal with them, for the hint.
 
     Raises:
         CorpusError: the table cannot be read, or has bad rows and there is no ``on_bad``.
@@ -162,7 +157,7 @@ def read_texts(
     if bad:
         faults = [Fault(error.line, error.problem) for error in bad]
         hints = dict.fromkeys(error.hint for error in bad if error.hint is not None)
-        ways_out = [*(hints or ["mend these rows"]), *([] if way_out is None else [way_out])]
+        ways_out = [*(hints or ["fix these rows"]), *([] if way_out is None else [way_out])]
         raise CorpusError(_tell(str(path), faults), "; ".join(ways_out))
 
 
@@ -176,7 +171,7 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
         if same:
             raise ConfigError(
                 f"{name} and {same[0]} are both {column!r}",
-                "name each column with --text-column, --pair-column and --label-column",
+                "choose the columns with --text-column, --pair-column and --label-column",
             )
     _check_is_on_disk(Path(path))
     faults: list[Fault] = []
@@ -203,13 +198,13 @@ def _read(path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault
 
 
 def _check_is_on_disk(path: Path) -> None:
-    """Refuse a pipe, which would be empty when the fingerprint of its bytes is taken."""
+    """Refuse a pipe, which would be empty when its fingerprint is computed."""
     is_stdin = path == Path("-")
     if is_stdin or (path.exists() and not path.is_file() and not path.is_dir()):
         raise ConfigError(
-            f"{'standard input' if is_stdin else path}: expected a labelled table in a file, which "
-            "is read twice",
-            "write it to a file first, and name that",
+            f"{'standard input' if is_stdin else path}: expected a file, since a labelled table is "
+            "read twice",
+            "write it to a file first, and pass that",
         )
 
 
@@ -224,8 +219,8 @@ def _rows(
     path = Path(path)
     if path == STDIN and config.format == "auto":
         raise ConfigError(
-            "standard input: has no name that says which kind of table it is",
-            "state it with --format, such as --format tsv",
+            "standard input: the format is unknown, since there is no file name",
+            "set it with --format, such as --format tsv",
         )
     return read_rows(
         path,
@@ -237,7 +232,7 @@ def _rows(
         on_bad_row=on_bad,
         on_bad_width=on_bad,
         on_bad_bytes=lambda count: log.warning(
-            "%s: %d sequences of bytes that are not %s", path, count, config.encoding
+            "%s: %d byte sequences are not valid %s", path, count, config.encoding
         ),
         list_separators=separators,
     )
@@ -246,7 +241,7 @@ def _rows(
 def _without_faults(
     table: LabelledTable, faults: Sequence[Fault], task: type[Task], config: Finetune
 ) -> LabelledTable:
-    """Leave bad rows out if that is wanted, or refuse the table with all of them named."""
+    """Skip bad rows if that is wanted, or raise an error that lists them all."""
     faults = list(faults)
     is_bad = np.zeros(len(table), dtype=bool)
     for row, (text, cell, line) in enumerate(
@@ -267,11 +262,11 @@ def _without_faults(
     total = num_bad + int((~is_bad).sum())
     if config.on_bad_rows == "error" or num_bad == total:
         hint = (
-            "mend or remove these rows, leave them out with --on-bad-rows skip, or name other "
-            "columns with --text-column, --label-column"
+            "fix or remove these rows, skip them with --on-bad-rows skip, or choose other columns "
+            "with --text-column, --label-column"
         )
         raise CorpusError(message, "; ".join(filter(None, (hint, task.fault_hint))))
-    log.warning("%d of %d rows left out: %s", num_bad, total, message)
+    log.warning("%d of %d rows skipped: %s", num_bad, total, message)
     return _skipping(table, np.flatnonzero(~is_bad), num_bad)
 
 

@@ -1,9 +1,8 @@
-"""What a fine-tuning task decides.
+"""The interface of a fine-tuning task.
 
-A task is one file with all that depends on what a label is: what its cells mean and what is wrong
-with them, its model and its loss, what the outputs mean, scores, baselines, prediction columns,
-pictures, and the words that describe it. Task files import torch inside functions only, as wrong
-tables are found before torch is imported.
+Everything that depends on the kind of label is in one file per task: label cells and their faults,
+model, loss, outputs, scores, baselines, prediction columns, plots and descriptions. Task files
+import torch only inside functions, so that bad tables are reported before torch is imported.
 """
 
 from abc import ABC, abstractmethod
@@ -27,26 +26,26 @@ if TYPE_CHECKING:
     from bertpre.model.heads import BertForSequenceClassification, Pooling
 
 Outputs = npt.NDArray[Any]
-"""What models give for some rows, (rows, ...); only the task looks inside."""
+"""Model outputs for some rows, (rows, ...); only the task looks inside."""
 
 Targets = npt.NDArray[Any]
-"""What is to be learnt, (rows, ...); only the task looks inside."""
+"""Training targets of some rows, (rows, ...); only the task looks inside."""
 
 Rows = npt.NDArray[np.int64]
 
 Scores = dict[str, float]
-"""Score by name, ``loss`` among them."""
+"""Scores by name, ``loss`` among them."""
 
 
 class ClassRow(NamedTuple):
-    """How well one class is found.
+    """The scores of one class.
 
     Attributes:
         name: the class.
-        precision: the share of the rows given it that are right.
-        recall: the share of the rows that have it that are found.
+        precision: share of the rows predicted as this class that have it.
+        recall: share of the rows with this class that are predicted as it.
         f1: the harmonic mean of both.
-        rows: how many have it.
+        rows: number of rows with this class.
     """
 
     name: str
@@ -57,12 +56,12 @@ class ClassRow(NamedTuple):
 
 
 class Objective(ABC):
-    """The loss of one training, settled by its rows."""
+    """The loss of one training run; its weights or scale come from the training rows."""
 
     def loss(
         self, model: "BertForSequenceClassification", tokens: "FlatTokens", targets: Targets
     ) -> "Tensor":
-        """Run the model and return the mean loss of some rows, 0-dimensional, in fp32."""
+        """Run the model and return the mean loss over some rows, a 0-dimensional fp32 tensor."""
         import torch
 
         logits = model(tokens)
@@ -73,43 +72,43 @@ class Objective(ABC):
         """Return the mean loss of logits (B, C), of any precision."""
 
     def in_units(self, outputs: Outputs) -> Outputs:
-        """Give the outputs of a model in training the unit that those of a finished one have."""
+        """Convert the outputs of a model in training to the unit of the labels."""
         return outputs
 
     def finish(self, head: "nn.Linear") -> None:
-        """Give a trained head's outputs the unit of the labels."""
+        """Fold the unit of the labels into a trained head."""
         return
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task(ABC):
-    """What a fine-tuned model's outputs stand for, and all that follows from it.
+    """What the outputs of a fine-tuned model mean, and all that follows from it.
 
-    What is not abstract is for tasks whose models give each text C outputs, on a linear head.
+    The methods that are not abstract suit models with a linear head and C outputs per text.
 
     Args:
-        names: what the outputs are called, in order.
+        names: the name of each output, in order.
     """
 
     names: tuple[str, ...]
 
-    # In the schema and in manifests.
+    # As in the schema and in manifests.
     name: ClassVar[str]
     # Dev scores that may choose the epoch; the first is the default.
     metrics: ClassVar[tuple[str, ...]]
-    # Scores that a table of results shows, and what they are called there.
+    # Scores in a table of results, with their column titles.
     columns: ClassVar[Mapping[str, str]]
-    # What the baselines are called for people.
+    # Display names of the baselines.
     baseline_names: ClassVar[Mapping[str, str]] = {
-        "majority": "always the commonest",
+        "majority": "most common label",
         "tfidf_linear": "TF-IDF + linear",
     }
-    # Options that do nothing here, and the values at which they may stay; why, and the way out.
+    # Options without effect here, with their default values; the reason and the hint.
     unused_options: ClassVar[Mapping[str, object]] = {}
     unused_reason: ClassVar[tuple[str, str]] = ("", "")
-    # One more way out where label cells are at fault.
+    # Added to the hint about bad label cells.
     fault_hint: ClassVar[str] = ""
-    # In config.json, as the transformers library knows the task.
+    # The task's name in config.json, from the transformers library.
     problem_type: ClassVar[str]
 
     # Labels
@@ -117,50 +116,50 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
-        """Tell why cells look like labels of this task; None if they do not."""
+        """Return why these cells look like labels of this task, or None if they do not."""
 
     @classmethod
     @abstractmethod
     def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Say what is wrong with a label cell by itself; None if nothing is."""
+        """Return what is wrong with a label cell, or None."""
 
     @classmethod
     @abstractmethod
     def learn(cls, cells: Sequence[str], *, config: "Finetune", table: str) -> Self:
-        """Collect what the labels of a training table name.
+        """Learn the names of the outputs from the labels of a training table.
 
         Args:
-            cells: none with a fault.
+            cells: labels without faults.
             config: label column and separator.
             table: the file, for messages.
 
         Raises:
-            CorpusError: nothing can be learnt from them.
+            CorpusError: the labels do not differ.
         """
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Read what a model folder's manifest says."""
+        """Rebuild the task from the manifest of a model folder."""
         return cls(names=tuple(manifest["classes"]))
 
     @abstractmethod
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Give the names in each cell that the model has no output for."""
+        """Return the names in each cell for which the model has no output."""
 
     @abstractmethod
     def targets(self, cells: Sequence[str]) -> Targets:
-        """Turn cells without a fault into what is learnt."""
+        """Convert cells without faults to training targets."""
 
     @abstractmethod
     def strata(self, cells: Sequence[str]) -> Rows:
-        """Sort rows into groups, (rows,) int64, of which every split should have its share."""
+        """Return a group for each row, (rows,) int64; every split gets its share of each."""
 
     def rare_labels(self, cells: Sequence[str], *, fewest: int) -> tuple[str, ...]:
-        """Give the labels with fewer rows than that, where a split can lack a label."""
+        """Return the labels with fewer than ``fewest`` rows, which a split may lack."""
         return ()
 
     def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
-        """Count the rows of each label; nothing if labels have no names."""
+        """Count the rows of each label; empty if labels have no names."""
         return {}
 
     # Model and learning
@@ -168,7 +167,7 @@ class Task(ABC):
     def build_model(
         self, shape: "Model", *, vocab_size: int, pooling: "Pooling"
     ) -> "BertForSequenceClassification":
-        """Build the encoder and its head, not initialised."""
+        """Build the encoder and its head, uninitialized."""
         from bertpre.model.heads import BertForSequenceClassification
 
         return BertForSequenceClassification(
@@ -176,7 +175,7 @@ class Task(ABC):
         )
 
     def config_entries(self) -> dict[str, Any]:
-        """Give what config.json says of the outputs, as the transformers library reads it."""
+        """Return the entries of config.json that describe the outputs to other libraries."""
         return {
             "id2label": {str(number): name for number, name in enumerate(self.names)},
             "label2id": {name: number for number, name in enumerate(self.names)},
@@ -187,28 +186,28 @@ class Task(ABC):
     def objective(
         self, targets: Targets, *, config: "Finetune", device: "torch.device"
     ) -> Objective:
-        """Settle the loss by the training rows.
+        """Build the loss for a training run.
 
         Args:
-            targets: of these rows.
-            config: weights, smoothing and focus.
-            device: where the model is.
+            targets: those of the training rows.
+            config: class weights, label smoothing and focal loss.
+            device: the device of the model.
         """
 
     # Outputs
 
     @abstractmethod
     def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
-        """Turn a finished model's logits (rows, C) into outputs, in double precision."""
+        """Convert a finished model's logits (rows, C) to outputs, in double precision."""
 
     def predict(
         self, runs: Sequence["Run"], rows: Rows | None = None, *, placement: "Placement"
     ) -> Outputs:
-        """Predict some rows with one model, or with several together: the mean of their outputs.
+        """Predict rows with one model, or with several by the mean of their outputs.
 
         Args:
-            runs: each model with the rows as it reads them.
-            rows: which of them; default: all.
+            runs: each model with its own encoding of the rows.
+            rows: which rows; default: all.
             placement: where the models are.
         """
         from bertpre.finetuning.running import run_model
@@ -217,68 +216,68 @@ class Task(ABC):
         return np.asarray(np.mean(outputs, axis=0))
 
     def calibrated(self, outputs: Outputs, targets: Targets) -> Self:
-        """Choose by dev rows what turns outputs into decisions, if anything is to be chosen."""
+        """Choose what turns outputs into decisions, such as thresholds, on the dev rows."""
         return self
 
     def chosen_facts(self) -> dict[str, Any]:
-        """Give what `calibrated` chose, for a manifest."""
+        """Return what `calibrated` chose, for a manifest."""
         return {}
 
     def together(self, others: Sequence[Self]) -> Self:
-        """Give the task of several models of the same labels: the mean of what each has chosen."""
+        """Return the task of several models of the same labels, averaging what each one chose."""
         return self
 
     @abstractmethod
     def scores(self, outputs: Outputs, targets: Targets) -> Scores:
-        """Score decisions: all scores but the loss."""
+        """Return all scores but the loss."""
 
     @abstractmethod
     def loss(self, outputs: Outputs, targets: Targets) -> float:
-        """Give the mean loss of outputs."""
+        """Return the mean loss."""
 
     def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
-        """Score each class by itself, where there are classes."""
+        """Score each class separately, if there are classes."""
         return []
 
     # Baselines
 
     @abstractmethod
     def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Give the outputs of one row that answer what is commonest in training, (C,)."""
+        """Return the outputs, (C,), that predict the most common training label."""
 
     @abstractmethod
     def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
-        """Fit a linear model to a sparse matrix (rows, terms); return what answers for another."""
+        """Fit a linear model to a sparse matrix (rows, terms); return its prediction function."""
 
-    # What people see
+    # Display
 
     def prediction_columns(self) -> list[str]:
-        """Give the header of a table of predictions; each column has a name of its own."""
+        """Return the header of a prediction table; the names are distinct."""
         return probability_columns(self.names)
 
     @abstractmethod
     def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Give a line of that table for each row."""
+        """Yield a line of that table for each row."""
 
     def draw_mistakes(
         self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
     ) -> None:
-        """Draw what the model gets wrong on the dev rows, if there is a picture for it."""
+        """Plot the errors on the dev rows, if the task has such a plot."""
         return
 
     @abstractmethod
     def describe(self) -> str:
-        """Say what a row has, for the summary of a training."""
+        """Describe the labels in the summary of a training run."""
 
     def label_facts(self) -> dict[str, str]:
-        """Say what the outputs are, for a description of the model folder."""
+        """Describe the outputs for `bertpre inspect`."""
         return {"labels": f"{len(self.names):,}"}
 
     @abstractmethod
     def card_text(self, texts: str) -> str:
-        """Say what the model answers about texts, which that phrase names, for its model card."""
+        """Describe in a model card what the model predicts; ``texts`` says for which texts."""
 
 
 def score(task: Task, outputs: Outputs, targets: Targets) -> Scores:
-    """Give all scores of some outputs, the loss last."""
+    """Return all scores, the loss last."""
     return {**task.scores(outputs, targets), "loss": task.loss(outputs, targets)}

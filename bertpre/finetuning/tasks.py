@@ -1,7 +1,6 @@
-"""Which tasks there are, and how one is found: by its name, from labels, from a model folder.
+"""The table of tasks, and how to find one: by name, from labels, or from a model folder.
 
-No other file compares a task's name: the schema lists the names, and `TASKS` leads from each to its
-file.
+No other file compares the name of a task.
 """
 
 import importlib
@@ -12,7 +11,7 @@ from typing import Any
 from bertpre.errors import DataFormatError
 from bertpre.finetuning.task import Task
 
-# In the order in which ``--task auto`` asks them whether the labels are theirs.
+# In the order in which ``--task auto`` tries them.
 TASKS: Mapping[str, str] = {
     "regression": "bertpre.finetuning.regression:Regression",
     "multi-label": "bertpre.finetuning.multi_label:MultiLabel",
@@ -28,10 +27,10 @@ def task_class(name: str) -> type[Task]:
 
 
 def find_task(cells: Sequence[str], *, separator: str) -> tuple[type[Task], str]:
-    """Tell by how the label cells of the training rows look which task they are of.
+    """Infer the task from the label cells of the training rows.
 
     Returns:
-        The task, and the reason, for people.
+        The task, and the reason for display.
     """
     for name in TASKS:
         task = task_class(name)
@@ -42,15 +41,14 @@ def find_task(cells: Sequence[str], *, separator: str) -> tuple[type[Task], str]
 
 
 def task_of(folder: Path, manifest: Mapping[str, Any]) -> Task:
-    """Read from a model's manifest what its outputs stand for.
+    """Rebuild the task of a model from its manifest.
 
     Raises:
-        DataFormatError: an older bertpre wrote it, which knew of one kind of label only; or its
-            task is none of ours.
+        DataFormatError: the manifest names no task, as in older versions, or an unknown one.
     """
     if "task" not in manifest:
         raise DataFormatError(
-            f"{folder}: an older bertpre wrote this model, without the kind of its labels",
+            f"{folder}: an older bertpre wrote this model; its manifest names no task",
             "fine-tune it again with `bertpre finetune`",
         )
     if manifest["task"] not in TASKS:
@@ -63,5 +61,5 @@ def task_of(folder: Path, manifest: Mapping[str, Any]) -> Task:
 
 
 def member_folders(folder: Path, manifest: Mapping[str, Any]) -> list[Path]:
-    """Give the folders of the models that a model folder predicts with: its own, or its parts."""
+    """Return the folders of the single models in a model folder: itself or its members."""
     return [folder / name for name in manifest.get("members", [])] or [folder]

@@ -1,1 +1,1 @@
-"""What fine-tuned and pretrained models are asked: labels, vectors, fillings."""
+"""Use of fine-tuned and pretrained models: labels, sentence vectors, masked words."""

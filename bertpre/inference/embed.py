@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bertpre.artefacts import whole_file
 from bertpre.config.schema import Embed
 from bertpre.errors import ConfigError
-from bertpre.inference.tables import TableReader, check_table_output
+from bertpre.inference.tables import TableReader, TableReport, check_table_output
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
@@ -25,21 +25,14 @@ Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EmbedReport:
+class EmbedReport(TableReport):
     """What was written.
 
     Args:
-        size: numbers of a vector.
-        num_rows, num_truncated, num_windowed, num_empty, num_skipped: as in
-            `bertpre.inference.tables.TableReport`.
+        size: length of a vector.
     """
 
     size: int
-    num_rows: int
-    num_truncated: int
-    num_windowed: int
-    num_empty: int
-    num_skipped: int
 
 
 def embed(
@@ -55,16 +48,16 @@ def embed(
 
     Args:
         model: a checkpoint, a run folder, a fine-tuned or imported model, or a Hugging Face BERT.
-        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the columns of text
+        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the text columns
             are read.
-        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers a row. A row
-            that could not be read and is to be skipped has nan.
-        config: how the table is read, and what a vector is.
+        output: ``.npy``: an array (rows, D) of fp32; ``.tsv``: a line of numbers per row. A bad
+            row that is skipped has nan.
+        config: how to read the table and compute a vector.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
 
     Raises:
-        BertpreError: the output exists, or the model or the table is at fault. Nothing is written
+        BertpreError: the output exists, or the model or the table is invalid. Nothing is written
             then.
     """
     config, output = config or Embed(), Path(output)
@@ -77,7 +70,7 @@ def embed(
         skips_bad_rows=config.on_bad_rows == "skip",
         way_out="or give them a vector of nan with --on-bad-rows skip",
     )
-    # From here on with PyTorch.
+    # Imports PyTorch.
     from bertpre.finetuning.batches import Encoder
     from bertpre.finetuning.running import place_inference
     from bertpre.finetuning.start import PLAIN_LENGTH, read_checkpoint
@@ -96,7 +89,7 @@ def embed(
     encoder = cast("BertModel", load_model(folder, encoder_only=True)).to(placement.device)
     texts_of = Encoder(tokenizer=found.tokenizer, max_seq_length=min(longest, positions)).texts
     with whole_file(output) as file:
-        writer = _NpyWriter(file) if output.suffix == ".npy" else _TsvWriter(file)
+        writer = (_NpyWriter if output.suffix == ".npy" else _TsvWriter)(file, size)
         for chunk in reader.chunks():
             vectors = np.full((len(chunk), size), np.nan, dtype=np.float32)
             texts = None
@@ -113,7 +106,7 @@ def embed(
 def _compute(
     encoder: "BertModel", texts: "EncodedTexts", config: Embed, placement: "Placement"
 ) -> Vectors:
-    """Compute the vectors of some rows, (rows, D), in their order."""
+    """Compute the vectors of some rows, (rows, D)."""
     import torch
 
     from bertpre.finetuning.batches import batches_by_length
@@ -137,32 +130,28 @@ def _compute(
 
 
 class _NpyWriter:
-    """An ``.npy`` file whose number of rows is only known at the end."""
+    """Writes an ``.npy`` file whose number of rows is only known at the end."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._shape = file, (0, 0)
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size, self._num_rows = file, size, 0
+        self.finish()
 
     def write(self, vectors: Vectors) -> None:
-        if self._shape == (0, 0):
-            self._shape = (0, vectors.shape[1])
-            self._write_header()
         self._file.write(np.ascontiguousarray(vectors, "<f4").tobytes())
-        self._shape = (self._shape[0] + len(vectors), vectors.shape[1])
+        self._num_rows += len(vectors)
 
     def finish(self) -> None:
-        self._file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
         # The format leaves room for the first axis to grow, so the header keeps its size.
-        header = {"descr": "<f4", "fortran_order": False, "shape": self._shape}
+        self._file.seek(0)
+        shape = (self._num_rows, self._size)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
 class _TsvWriter:
-    """A line of numbers a row; nine digits give every fp32 number back."""
+    """Writes a line of numbers per row; nine digits preserve every fp32 number."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
 
     def write(self, vectors: Vectors) -> None:

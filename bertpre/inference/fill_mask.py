@@ -1,4 +1,4 @@
-"""What a pretrained model expects at ``[MASK]``: the quickest look at what it has learnt."""
+"""The predictions of a pretrained model for ``[MASK]``."""
 
 import re
 from collections.abc import Sequence
@@ -12,12 +12,7 @@ MASK = "[MASK]"
 
 
 class Filling(NamedTuple):
-    """A token for a mask.
-
-    Attributes:
-        token: a piece of the vocabulary.
-        probability: the model's, of all pieces.
-    """
+    """A token of the vocabulary for a mask, and its probability."""
 
     token: str
     probability: float
@@ -26,33 +21,33 @@ class Filling(NamedTuple):
 def fill_mask(
     checkpoint: str | Path, text: str, *, pair: str | None = None, top_k: int = 5
 ) -> list[list[Filling]]:
-    """Ask a pretrained model for what each ``[MASK]`` of a text stands for.
+    """Predict the tokens at each ``[MASK]`` of a text with a pretrained model.
 
-    Each mask is judged by itself: the likeliest tokens of two masks need not go together.
+    Each mask is predicted independently: the best tokens of two masks may not fit together.
 
     Args:
         checkpoint: a checkpoint, a run folder or a Hugging Face BERT folder, with an MLM head.
-        text: has at least one ``[MASK]``, or ``pair`` has.
+        text: contains ``[MASK]``, unless ``pair`` does.
         pair: a second text; the model sees ``[CLS] text [SEP] pair [SEP]``.
-        top_k: tokens to give for each mask, ≥ 1.
+        top_k: tokens to return for each mask, ≥ 1.
 
     Returns:
-        For each mask, those of the text first, its likeliest tokens, the first the likeliest.
+        For each mask, in order, its most likely tokens, best first.
 
     Raises:
         CorpusError: the text has no mask, or more tokens than the encoder has positions.
-        DataFormatError: a file of the checkpoint is not what its manifest says.
-        CheckpointError: there is no checkpoint, it has no MLM head, its vocabulary is another
-            model's, or its weights are not finite.
+        DataFormatError: a file of the checkpoint differs from its manifest.
+        CheckpointError: there is no checkpoint, it has no MLM head, its vocabulary does not match,
+            or its weights are not finite.
     """
     texts = [text] if pair is None else [text, pair]
     if not any(MASK in part for part in texts):
-        raise CorpusError(f"no {MASK} in the text {text!r:.80}", f"write {MASK} where a word is")
+        raise CorpusError(f"no {MASK} in the text {text!r:.80}", f"replace a word by {MASK}")
     for part in texts:
         if not part.isascii() and any("\ud800" <= character <= "\udfff" for character in part):
             raise CorpusError(f"the text is not UTF-8: {part!r:.80}", "set the terminal to UTF-8")
     folder = find_checkpoint(checkpoint)
-    # From here on with PyTorch.
+    # Imports PyTorch.
     import torch
 
     from bertpre.finetuning.start import read_checkpoint
@@ -64,14 +59,14 @@ def fill_mask(
     shape, tokenizer = found.shape, found.tokenizer
     ids, segments = [tokenizer.cls_id], [0]
     for number, part in enumerate(texts):
-        mask = tokenizer.tokens[tokenizer.mask_id]  # other people's may have another spelling
+        mask = tokenizer.tokens[tokenizer.mask_id]  # may be spelled differently elsewhere
         ids += [*tokenizer.encode_with_mask(part.replace(MASK, mask)), tokenizer.sep_id]
         segments += [number] * (len(ids) - len(segments))
     most = shape.config.max_position_embeddings
     if len(ids) > most:
         raise CorpusError(
             f"the text has {len(ids):,} tokens with [CLS] and [SEP], "
-            f"but the encoder of {folder} only {most:,} positions",
+            f"but the encoder of {folder} has only {most:,} positions",
             "shorten the text",
         )
     model = BertForPreTraining(shape.config, vocab_size=shape.vocab_size, with_nsp=False)
@@ -80,7 +75,7 @@ def fill_mask(
     if untrained:
         raise CheckpointError(
             f"{folder}: has no masked-language-model head (no {untrained[0]})",
-            "name a folder that pretraining wrote; fine-tuning drops that head",
+            "use a folder from pretraining; fine-tuning drops that head",
         )
     model.eval()
     row = torch.tensor([ids])  # (1, T)
@@ -92,7 +87,7 @@ def fill_mask(
             raise CheckpointError(
                 f"{folder}: its weights give no finite scores", "use an earlier checkpoint"
             )
-        # Some models have more rows than there are entries.
+        # Some models have more rows than the vocabulary has entries.
         shares = torch.softmax(logits.float(), dim=1)[:, : tokenizer.vocab_size]
         best = shares.topk(min(top_k, tokenizer.vocab_size))
     return [
@@ -105,7 +100,7 @@ def fill_mask(
 
 
 def filled_text(text: str, fillings: Sequence[Sequence[Filling]]) -> str:
-    """Put the likeliest token in the place of each mask; a piece that continues a word joins it."""
+    """Replace each mask by its best token; a piece that continues a word is joined to it."""
     best = iter(candidates[0].token for candidates in fillings)
 
     def replace(match: re.Match[str]) -> str:

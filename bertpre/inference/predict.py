@@ -1,4 +1,4 @@
-"""Prediction: a table of texts in, a table of labels and probabilities out, row by row."""
+"""Prediction: a table of texts in, a table of labels and probabilities out."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from bertpre.errors import ConfigError
 from bertpre.finetuning.labels import name_some
 from bertpre.finetuning.task import Task
 from bertpre.finetuning.tasks import member_folders, task_of
-from bertpre.inference.tables import Cells, TableReader, check_table_output, open_text
+from bertpre.inference.tables import Cells, TableReader, TableReport, check_table_output, open_text
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
@@ -20,21 +20,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PredictReport:
+class PredictReport(TableReport):
     """What was predicted.
 
     Args:
-        num_models: models that predicted together; the other counts are those of the first.
-        num_rows, num_truncated, num_windowed, num_empty, num_skipped: as in
-            `bertpre.inference.tables.TableReport`.
+        num_models: models that were averaged; the other counts are those of the first.
     """
 
     num_models: int
-    num_rows: int
-    num_truncated: int
-    num_windowed: int
-    num_empty: int
-    num_skipped: int
 
 
 def predict(
@@ -49,19 +42,19 @@ def predict(
     """Classify every row of a table.
 
     Args:
-        model: folder that fine-tuning wrote, or several of the same labels, which are averaged.
-        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only its columns of text
+        model: a fine-tuned model folder, or several with the same labels, which are averaged.
+        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the text columns
             are read.
-        output: TSV with a header: ``prediction``, then one probability a label, called as the label
-            (or ``probability of label`` where that is the name of a column of ours); one row for
-            each row of the table, in order. Or an open file.
-        config: how the table is read and where the model runs; default: as in training.
+        output: TSV with a header: ``prediction``, then a probability per label, named after the
+            label (or ``probability of label`` if another column has that name); one row for each
+            row of the table, in order. Or an open file.
+        config: how to read the table and where to run the model; default: as in training.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
 
     Raises:
-        BertpreError: the output exists, or a model or the table is at fault. Nothing is written
-            then, but to an open file.
+        BertpreError: the output exists, or a model or the table is invalid. Nothing is written
+            then, except to an open file.
     """
     folders = [Path(model)] if isinstance(model, str | Path) else [Path(one) for one in model]
     manifests = [read_manifest(folder, "model") for folder in folders]
@@ -76,7 +69,7 @@ def predict(
         skips_bad_rows=config.on_bad_rows == "skip",
         way_out="or give them an empty prediction with --on-bad-rows skip",
     )
-    # From here on with PyTorch.
+    # Imports PyTorch.
     from bertpre.finetuning.running import load_finetuned, place_inference
 
     placement = place_inference(config.device, config.precision)
@@ -99,22 +92,22 @@ def predict(
 
 
 def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Give the options by which a model's training table was read, for tables like it."""
+    """Return the options with which the training table was read."""
     names = ("text_column", "pair_column", "header", "quoting", "encoding")
     return {name: manifest["options"][name] for name in names if name in manifest["options"]}
 
 
 def _common_task(folders: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> Task:
-    """Check that models go together; give what their outputs stand for."""
+    """Return the task of models that are averaged; they must have the same labels."""
     first, *others = (
         task_of(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)
     )
     for folder, task in zip(folders[1:], others, strict=True):
         if (task.name, task.names) != (first.name, first.names):
             raise ConfigError(
-                f"{folder}: does not predict what {folders[0]} does: {_describe(task)}; "
-                f"expected {_describe(first)}",
-                "average models that were fine-tuned on the same labels",
+                f"{folder}: predicts {_describe(task)}; expected {_describe(first)}, as in "
+                f"{folders[0]}",
+                "average only models that were fine-tuned on the same labels",
             )
     return first.together(others)
 
@@ -130,19 +123,19 @@ def _check_pairs(
                 f"{folder}: was trained on {what}, but pair_column is {config.pair_column!r}",
                 "leave --pair-column out"
                 if trained is None
-                else "name the column with the second text with --pair-column",
+                else "set the column of the second text with --pair-column",
             )
 
 
 def _parts(folders: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list[Path]:
-    """Give the folders of the single models, each of which may count once."""
+    """Return the folders of the single models, each only once."""
     parts: dict[Path, Path] = {}
     for folder, manifest in zip(folders, manifests, strict=True):
         for part in member_folders(folder, manifest):
             if part.resolve() in parts:
                 raise ConfigError(
-                    f"{part}: is named twice, so it would count double in the mean",
-                    "name each model once; a folder of several models has all of its own",
+                    f"{part}: is given twice, so it would count twice in the mean",
+                    "give each model once; a folder of several models includes all of them",
                 )
             parts[part.resolve()] = part
     return list(parts.values())
@@ -153,7 +146,7 @@ def _describe(task: Task) -> str:
 
 
 def _read(models: Sequence["FinetunedModel"], rows: Sequence[Cells]) -> list["Run"]:
-    """Encode rows for each model; models of one fine-tuning read texts alike."""
+    """Encode rows for each model, once for models with the same encoding."""
     from bertpre.finetuning.running import Run
 
     encoded: dict[object, EncodedTexts] = {}

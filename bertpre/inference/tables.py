@@ -1,7 +1,7 @@
-"""Tables of texts in, a result for each row out: what predict and embed share.
+"""Reading of input tables for predict and embed.
 
-Tables may be larger than memory; the output appears when it is whole. What can be checked before
-PyTorch is imported is.
+Tables may be larger than memory; the output file appears when it is complete. As much as possible
+is checked before PyTorch is imported.
 """
 
 import contextlib
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
 
 _CHUNK_ROWS = 4096  # sorted by length together
-_CHUNK_CHARACTERS = 16_000_000  # so that a chunk of huge cells does not fill the memory
-_FIRST_ROWS = 1000  # read before anything is loaded, since most faults show there
+_CHUNK_CHARACTERS = 16_000_000  # so that huge cells do not fill the memory
+_FIRST_ROWS = 1000  # read before anything is loaded, since they show most faults
 
-Cells = tuple[str, ...]  # the text, or both texts, of a row
+_COUNTED_BY_TEXTS = ("num_truncated", "num_windowed", "num_empty", "num_unknown", "num_tokens")
+
+Cells = tuple[str, ...]  # the text or the pair of texts of a row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,10 +37,10 @@ class TableReport:
 
     Args:
         num_rows: rows of the table, and of the output.
-        num_truncated: rows of whose text tokens were not read.
+        num_truncated: rows with tokens cut off.
         num_windowed: rows that were read in several windows.
-        num_empty: rows without a token, for which the model saw [CLS] [SEP].
-        num_skipped: rows that could not be read, whose output is empty.
+        num_empty: rows without tokens, for which the model saw [CLS] [SEP].
+        num_skipped: rows that could not be read, with an empty output.
     """
 
     num_rows: int
@@ -49,13 +51,13 @@ class TableReport:
 
 
 class TableReader:
-    """Reads the texts of a table in chunks, and counts what becomes of them.
+    """Reads the texts of a table in chunks, and counts them.
 
     Args:
         table: TSV, CSV, JSON lines or parquet, or "-" for standard input.
-        config: how it is read.
-        skips_bad_rows: rows that cannot be read keep their place as None.
-        way_out: what else can be done about such rows, for the message.
+        config: how to read it.
+        skips_bad_rows: yield None for rows that cannot be read.
+        way_out: another way to deal with such rows, for the hint.
 
     Raises:
         CorpusError: the table cannot be read or is empty, or one of the first rows is bad.
@@ -73,9 +75,7 @@ class TableReader:
         self._config = config
         self._skips = skips_bad_rows
         self._way_out = way_out
-        self._num_rows = self._num_skipped = 0
-        self._num_truncated = self._num_windowed = self._num_empty = 0
-        self._num_unknown = self._num_tokens = 0
+        self._counts = dict.fromkeys(("num_rows", "num_skipped", *_COUNTED_BY_TEXTS), 0)
         rows = self._rows()
         first = list(itertools.islice(rows, _FIRST_ROWS))
         if not first:
@@ -92,7 +92,7 @@ class TableReader:
         yield from (None for _ in bad)
 
     def chunks(self) -> Iterator[list[Cells | None]]:
-        """Yield some thousand rows at a time, fewer if their texts are huge."""
+        """Yield a few thousand rows at a time, fewer if their texts are huge."""
         chunk: list[Cells | None] = []
         characters = 0
         for cells in self._remaining:
@@ -105,46 +105,37 @@ class TableReader:
             yield chunk
 
     def count(self, chunk: Sequence[Cells | None], texts: "EncodedTexts | None") -> int:
-        """Count a chunk that is done; return the rows done so far.
+        """Count a finished chunk; return the rows done so far.
 
         Args:
             chunk: from `chunks`.
-            texts: its rows that could be read, as the model read them; None if there are none.
+            texts: its readable rows, encoded; None if there are none.
         """
-        self._num_rows += len(chunk)
-        self._num_skipped += sum(cells is None for cells in chunk)
-        if texts is not None:
-            self._num_truncated += texts.num_truncated
-            self._num_windowed += texts.num_windowed
-            self._num_empty += texts.num_empty
-            self._num_unknown += texts.num_unknown
-            self._num_tokens += texts.num_tokens
-        return self._num_rows
+        self._counts["num_rows"] += len(chunk)
+        self._counts["num_skipped"] += sum(cells is None for cells in chunk)
+        for name in () if texts is None else _COUNTED_BY_TEXTS:
+            self._counts[name] += getattr(texts, name)
+        return self._counts["num_rows"]
 
     def finish(self) -> TableReport:
-        """Warn if the model could not tell much of the texts, and return the counts."""
+        """Warn if many tokens were unknown, and return the counts."""
         from bertpre.finetuning.batches import warn_of_unknown
 
-        warn_of_unknown(self._num_unknown, self._num_tokens)
-        return TableReport(
-            num_rows=self._num_rows,
-            num_truncated=self._num_truncated,
-            num_windowed=self._num_windowed,
-            num_empty=self._num_empty,
-            num_skipped=self._num_skipped,
-        )
+        counts = dict(self._counts)
+        warn_of_unknown(counts.pop("num_unknown"), counts.pop("num_tokens"))
+        return TableReport(**counts)
 
 
 def table_path(table: str | Path) -> Path:
-    """Give the path of a table; "-" is standard input."""
+    """Return the path of a table; "-" means standard input."""
     return STDIN if str(table) == "-" else Path(table)
 
 
 def check_table_output(output: str | Path | TextIO, table: str | Path, *, overwrite: bool) -> None:
-    """Refuse an output that exists or that is the table; an open file may be anything.
+    """Refuse an output that exists or is the table itself; open files are not checked.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: it exists or is the table.
     """
     if isinstance(output, str | Path):
         path = table_path(table)
@@ -154,7 +145,7 @@ def check_table_output(output: str | Path | TextIO, table: str | Path, *, overwr
 
 @contextlib.contextmanager
 def open_text(output: str | Path | TextIO) -> Iterator[TextIO]:
-    """Give a text file that appears when it is whole, or the open file that the caller has."""
+    """Open a text file that appears when it is complete; an open file is yielded unchanged."""
     if not isinstance(output, str | Path):
         yield output
         return

@@ -1,1 +1,1 @@
-"""What is in a folder, in a terminal or as a page."""
+"""The contents of a folder, on a terminal or as an HTML page."""

@@ -1,4 +1,4 @@
-"""Any folder of the chain, told apart and described."""
+"""Recognizes and describes any folder of the chain."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.run_folder import RUN_CONFIG, find_checkpoint
 
 _KINDS: tuple[Kind, ...] = ("tokenizer", "part", "data", "checkpoint", "model", "onnx")
-# The kinds of folders without a manifest, by the files that they have.
+# How to recognize folders without a manifest.
 _TOLD_BY_FILES = (
     ("run", (RUN_CONFIG,)),
     ("checkpoint", ("config.json", "bert_config.json")),
@@ -25,16 +25,16 @@ _TOLD_BY_FILES = (
 
 
 def inspect(folder: str | Path, *, texts: Sequence[str] = (), num_examples: int = 5) -> Inspection:
-    """Describe a tokenizer, data, run, checkpoint or model folder; of other libraries too.
+    """Describe a tokenizer, data, run, checkpoint or model folder, also from other libraries.
 
     Args:
-        folder: what any stage wrote, or a Hugging Face BERT or tokenizer folder.
-        texts: to show the pieces of, where the folder has a tokenizer.
-        num_examples: decoded examples to show of a data folder.
+        folder: the output of any stage, or a Hugging Face BERT or tokenizer folder.
+        texts: texts to tokenise, if the folder has a tokenizer.
+        num_examples: decoded examples to show from a data folder.
 
     Raises:
-        DataFormatError: there is no such folder, or it is none of these, or it is damaged.
-        BertpreError: what is in it cannot be read.
+        DataFormatError: there is no such folder, it is of another kind, or it is damaged.
+        BertpreError: its contents cannot be read.
     """
     found = tell_kind(Path(folder))
     sections = _sections(found, num_examples)
@@ -71,10 +71,10 @@ def _tokenizer_of(folder: Folder) -> Path:
 
 
 def tell_kind(path: Path) -> Folder:
-    """Tell what a folder is.
+    """Determine the kind of a folder.
 
     Raises:
-        DataFormatError: it is nothing that bertpre knows.
+        DataFormatError: its kind is unknown.
     """
     if not path.is_dir():
         what = "is a file" if path.exists() else "there is no such folder"

@@ -1,4 +1,4 @@
-"""Which folders belong together: manifests know fingerprints, and no paths."""
+"""Finds the folders that belong to a run by fingerprint, since manifests contain no paths."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from bertpre.inspection.sections import Folder
 from bertpre.tokenizer.folder import BACKEND, VOCAB
 from bertpre.training.run_folder import RUN_CONFIG, read_run_config
 
-_Mark = tuple[str, object]  # a kind, and what identifies the folder that belongs to the run
+_Mark = tuple[str, object]  # a kind of folder, and what identifies the one that belongs to the run
 _WHY_NOT: dict[Kind, str] = {
     "data": "the run's config names another",
     "tokenizer": "the run's checkpoints hold another",
@@ -21,12 +21,12 @@ _WHY_NOT: dict[Kind, str] = {
 
 
 class Chain(NamedTuple):
-    """The folders that a run was made from, and those made from it.
+    """A run with the folders it was made from and those made from it.
 
     Attributes:
         run: the run folder.
-        tokenizer, data: None if they were not found.
-        models: fine-tuned from one of the run's checkpoints, by name.
+        tokenizer, data: None if not found.
+        models: models fine-tuned from a checkpoint of the run, sorted by name.
     """
 
     run: Path
@@ -42,22 +42,22 @@ def find_chain(
     data: str | Path | None = None,
     models: Sequence[str | Path] = (),
 ) -> Chain:
-    """Find what belongs to a run: what is named, and what lies beside it and fits it.
+    """Find the folders that belong to a run, among those given and those beside it.
 
     Args:
         run: a run folder.
-        tokenizer, data: where they are if not beside the run.
+        tokenizer, data: their folders if not beside the run.
         models: fine-tuned models that are not beside the run.
 
     Raises:
-        DataFormatError: ``run`` is no run folder, or a folder that is named is not whole.
-        ConfigError: a folder that is named belongs to another run.
+        DataFormatError: ``run`` is not a run folder, or a given folder is incomplete.
+        ConfigError: a given folder belongs to another run.
     """
     run = Path(run)
     if not (run / RUN_CONFIG).is_file():
         raise DataFormatError(
             f"{run}: expected a run folder, with {RUN_CONFIG} in it",
-            "name the folder that `bertpre pretrain` wrote; of any other, see `bertpre inspect`",
+            "pass a folder from `bertpre pretrain`; for other folders use `bertpre inspect`",
         )
     relatives: list[_Mark] = [("data", read_run_config(run).data)]
     for checkpoint in _finished_folders([*run.glob("checkpoints/step-*"), run / "final"]):
@@ -65,7 +65,7 @@ def find_chain(
         relatives.append(("model", checkpoint.manifest["fingerprint"]))
     beside = sorted(path.name for path in run.resolve().parent.iterdir() if path.is_dir())
     found: dict[str, list[Path]] = {"data": [], "tokenizer": [], "model": []}
-    # Shown as the user named the run, not with the whole path.
+    # With paths relative to the run as the user gave it, not absolute.
     for folder in _finished_folders(run.parent / name for name in beside):
         if _mark(folder) in relatives:
             found[folder.kind].append(folder.path)
@@ -86,20 +86,20 @@ def _check_named(folder: str | Path, kind: Kind, relatives: Sequence[_Mark]) -> 
     if _mark(Folder(kind, path, read_manifest(path, kind))) not in relatives:
         raise ConfigError(
             f"{path}: does not belong to this run: {_WHY_NOT[kind]}",
-            "name another folder, or leave the option out",
+            "pass another folder, or leave the option out",
         )
     return path
 
 
 def _mark(folder: Folder) -> _Mark:
-    """Give the kind of a folder and what it shares with its relatives."""
+    """Return the kind of a folder and what it has in common with related folders."""
     if folder.kind == "tokenizer":
         return folder.kind, _tokenizer_files(folder)
     return folder.kind, folder.manifest.get("fingerprint" if folder.kind == "data" else "from")
 
 
 def _finished_folders(paths: Iterable[Path]) -> Iterator[Folder]:
-    """Give those of bertpre's folders that have a manifest; pass over all else."""
+    """Yield the folders with a manifest of bertpre; skip all others."""
     for path in paths:
         with contextlib.suppress(DataFormatError, OSError):
             folder = tell_kind(path)
@@ -108,9 +108,9 @@ def _finished_folders(paths: Iterable[Path]) -> Iterator[Folder]:
 
 
 def _tokenizer_files(folder: Folder) -> dict[str, str]:
-    """Give the fingerprints of the files that a checkpoint has as its tokenizer has.
+    """Return the fingerprints of the files that a checkpoint shares with its tokenizer.
 
-    The settings beside them are others: in a checkpoint they state the longest input too.
+    tokenizer_config.json is not one: in a checkpoint it also states the longest input.
     """
     files = folder.manifest["files"]
     return {name: files[name]["sha256"] for name in (VOCAB, BACKEND) if name in files}

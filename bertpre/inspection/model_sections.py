@@ -1,4 +1,4 @@
-"""A model folder described: shapes and parameters, what made it, labels and scores."""
+"""Describes a model folder: shapes and parameters, origin, labels and scores."""
 
 import json
 import math
@@ -30,7 +30,7 @@ _SHAPE_NAMES = (
 
 
 def checkpoint_sections(folder: Folder) -> list[Section]:
-    """Describe a checkpoint, an imported or exported one, or a folder of another library.
+    """Describe a checkpoint, also an imported or exported one or one from another library.
 
     Raises:
         CheckpointError: config.json or the weights cannot be read.
@@ -61,7 +61,7 @@ def classifier_sections(folder: Folder) -> list[Section]:
         **task.label_facts(),
         "models": len(manifest.get("members", [])),
         "pooling": manifest.get("pooling"),
-        "most tokens": manifest.get("max_seq_length"),
+        "max_seq_length": manifest.get("max_seq_length"),
         "best epoch": manifest.get("best_epoch"),
         "made from": short(manifest.get("from", "")),
         "exported from": short(manifest.get("exported_from", "")),
@@ -88,7 +88,7 @@ def _shape(config: Mapping[str, Any]) -> list[Facts]:
 def _origin(manifest: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
     rows = {"architecture": ", ".join(config.get("architectures") or ["not stated"])}
     if not manifest:
-        return {**rows, "made by": "another library (it has no manifest of bertpre's)"}
+        return {**rows, "made by": "another library (there is no manifest)"}
     imported = manifest.get("imported")
     rows["made by"] = "pretrain" if imported is None else "import"
     for name in ("step", "max_steps", "objective", "max_seq_length", "seed"):
@@ -123,8 +123,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _weights(folder: Folder, model: Path) -> list[Section]:
-    """Give the tensors of a model in a folder, the layers of the encoder as one."""
-    if folder.kind == "onnx":  # they are inside the graph
+    """List the tensors of a model, with the encoder layers merged."""
+    if folder.kind == "onnx":  # the weights are inside the graph
         return []
     shapes = _shapes(model)
     times = Counter(_LAYER.sub(r"\1*.", name) for name in shapes)
@@ -138,7 +138,7 @@ def _weights(folder: Folder, model: Path) -> list[Section]:
 
 
 def _shapes(folder: Path) -> dict[str, list[int]]:
-    """Read the shapes of a model's tensors; without PyTorch where that will do."""
+    """Read the shapes of a model's tensors, without PyTorch if possible."""
     path = folder / "model.safetensors"
     shapes: dict[str, list[int]]
     if path.is_file():
@@ -153,7 +153,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
         from bertpre.model.weights import read_weights
 
         shapes = {name: list(tensor.shape) for name, tensor in read_weights(folder).items()}
-    # Older libraries stored the positions too, which are always 0, 1, 2, …
+    # Older libraries also stored the positions, which are always 0, 1, 2, …
     return {name: shape for name, shape in shapes.items() if not name.endswith("position_ids")}
 
 
@@ -190,11 +190,11 @@ def _score_grid(
     values = [item for _, scores in found for item in scores.items()]
     names = {name for name, value in values if isinstance(value, int | float)}
     if {"accuracy", "micro_f1", "matthews"} <= names:
-        names -= {"micro_f1"}  # of one class a row it is the accuracy
+        names -= {"micro_f1"}  # with one class per row it equals the accuracy
 
     def place(name: str) -> tuple[bool, int, str]:
         known = _SCORE_ORDER.index(name) if name in _SCORE_ORDER else len(_SCORE_ORDER)
-        return name != metric, known, name  # what the epoch was chosen by comes first
+        return name != metric, known, name  # the score that chose the epoch comes first
 
     order = sorted(names, key=place)
     rows = [
@@ -210,7 +210,7 @@ def _write_score(value: object) -> str:
 def _labels(manifest: Mapping[str, Any]) -> list[Section]:
     classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
     parts = [part for part in ("train", "dev", "test") if counts.get(part)]
-    if counts and not parts:  # a number has no labels to count
+    if counts and not parts:  # regression has no labels to count
         return []
     rows = [
         [str(name), *(f"{counts[part].get(name, 0):,}" for part in parts)]

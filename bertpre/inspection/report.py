@@ -1,4 +1,4 @@
-"""One HTML page of a whole chain: tokenizer, data, run, and the models made from it."""
+"""One HTML page about a whole chain: tokenizer, data, run and fine-tuned models."""
 
 import base64
 import io
@@ -22,7 +22,7 @@ from bertpre.interop.facts import Facts
 log = logging.getLogger(__name__)
 
 _MOST_COMPARED = 3  # the model and two baselines
-# The figures that one looks for first: chapter, title, name, and what the page calls it.
+# Key figures at the top of the page: chapter, title, name, and name on the page.
 _OVERVIEW = (
     ("Tokenizer", "tokenizer", "entries", "vocabulary"),
     ("Data", "what make-data found", "documents", "documents"),
@@ -33,7 +33,7 @@ _OVERVIEW = (
 )
 _COLORS = {"held out": "#c2410c", "dev": "#c2410c", "word frequencies alone": "#6b7280"}
 _SVG_SETTINGS: Any = {
-    "svg.hashsalt": "bertpre",  # or ids would differ each time
+    "svg.hashsalt": "bertpre",  # makes ids reproducible
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9,
@@ -41,11 +41,11 @@ _SVG_SETTINGS: Any = {
 
 
 class Report(NamedTuple):
-    """What the page holds.
+    """What the page contains.
 
     Attributes:
         output: the page.
-        chain: the folders that it shows.
+        chain: the folders on it.
         missing: kinds of folders that were not found.
     """
 
@@ -55,13 +55,7 @@ class Report(NamedTuple):
 
 
 class Chapter(NamedTuple):
-    """A folder of the chain.
-
-    Attributes:
-        name: what it is.
-        folder: what it is called.
-        sections: what there is to see of it.
-    """
+    """A folder of the chain: its kind, its name and its description."""
 
     name: str
     folder: str
@@ -77,20 +71,19 @@ def report(
     models: Sequence[str | Path] = (),
     overwrite: bool = False,
 ) -> Report:
-    """Write one page, with its pictures in it, of everything that belongs to a run.
+    """Write one page, with embedded images, about everything that belongs to a run.
 
-    Folders beside the run that it was made from, or that were fine-tuned from it, are found by
-    their fingerprints.
+    Related folders beside the run are found by their fingerprints.
 
     Args:
         run: a run folder, finished or not.
         output: the HTML file.
-        tokenizer, data: where they are if not beside the run.
+        tokenizer, data: their folders if not beside the run.
         models: fine-tuned models that are not beside the run.
         overwrite: replace an existing file.
 
     Raises:
-        BertpreError: the output exists, a folder is not whole, or belongs to another run.
+        BertpreError: the output exists, or a folder is incomplete or belongs to another run.
     """
     output = Path(output)
     check_output_file(output, overwrite=overwrite)
@@ -116,13 +109,13 @@ def _chapters(chain: Chain, *, required: set[Path]) -> list[Chapter]:
         try:
             sections = inspect(folder).sections
         except BertpreError as error:
-            # A damaged folder that only lies beside the run is no reason to have no page.
+            # A damaged folder that just lies beside the run must not prevent the page.
             if folder in required:
                 raise
             log.warning("%s: left out of the page: %s", folder, error.message)
             continue
         if any(isinstance(section, Curves) for section in sections):
-            # The page draws them itself, from the figures.
+            # The page plots the curves itself.
             sections = tuple(
                 s for s in sections if not (type(s) is Picture and s.title == "curves")
             )
@@ -144,7 +137,7 @@ def _overview(chapters: Sequence[Chapter]) -> list[tuple[str, str]]:
 
 
 def _best_scores(model: str, scores: Grid) -> list[tuple[str, str]]:
-    """Give a model's first score beside those of the baselines, which stand before its parts'."""
+    """Return the first score of a model and its baselines, which precede its members."""
     if not scores.rows or len(scores.header) < 3:
         return []
     part = "test" if any(row[1] == "test" for row in scores.rows) else "dev"
@@ -156,12 +149,12 @@ def _best_scores(model: str, scores: Grid) -> list[tuple[str, str]]:
 def render_page(
     title: str, overview: Sequence[tuple[str, str]], chapters: Sequence[Chapter]
 ) -> str:
-    """Write a page; equal content gives equal text.
+    """Render a page; equal content gives equal text.
 
     Args:
         title: of the page.
-        overview: the few figures at the top, names and values.
-        chapters: in the order to be read.
+        overview: names and values of the key figures at the top.
+        chapters: in order.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bertpre.inspection", "."),
@@ -178,13 +171,13 @@ def render_page(
 
 
 def groups_of_a_kind(sections: Sequence[Section]) -> Iterator[tuple[str, list[Section]]]:
-    """Gather sections of one kind that follow one another, under the name of the kind."""
+    """Group consecutive sections of the same kind, under the name of the kind."""
     for kind, group in itertools.groupby(sections, key=type):
         yield kind.__name__, list(group)
 
 
 def column_styles(grid: Grid) -> list[str]:
-    """Give the attribute of a table's cells, column by column: numbers stand to the right."""
+    """Return the HTML attribute of the cells in each column: numbers are right-aligned."""
     columns = [[row[place] for row in grid.rows] for place in range(len(grid.header))]
     return [
         " class=number" if all(re.fullmatch(r"[\d.,% -]*", cell) for cell in column) else ""
@@ -193,13 +186,13 @@ def column_styles(grid: Grid) -> list[str]:
 
 
 def mark_tokens(example: str) -> Markup:
-    """Set off the special tokens of a decoded example, and what is to be predicted in it."""
+    """Highlight the special tokens and the predicted tokens of a decoded example."""
     text = re.sub(r"\[(CLS|SEP)\]", r"<em>[\1]</em>", str(escape(example)))
     return Markup(re.sub(r"\{(\S+?)→(\S+?)\}", r"<b>{\1→\2}</b>", text))
 
 
 def data_uri(section: Curves | Picture) -> str:
-    """Give a picture as the address that holds it."""
+    """Return a picture as a data URI."""
     if isinstance(section, Curves):
         content, kind = draw_curves_svg(section), "svg+xml"
     else:
@@ -208,7 +201,7 @@ def data_uri(section: Curves | Picture) -> str:
 
 
 def draw_curves_svg(curves: Curves) -> bytes:
-    """Draw curves as an SVG file; equal curves give equal bytes."""
+    """Plot curves as an SVG file; equal curves give equal bytes."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -225,7 +218,7 @@ def draw_curves_svg(curves: Curves) -> bytes:
                 style["ls"] = "--"
             axes.plot(x, y, label=name, color=_COLORS.get(name, "#1d4ed8"), **style)
         axes.set_xlabel(curves.x_label)
-        # There is no epoch 1.5.
+        # Steps and epochs are integers.
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""A run folder described: how far it is, how well it does, its checkpoints and curves."""
+"""Describes a run folder: progress, scores, checkpoints and curves."""
 
 import json
 import statistics
@@ -28,7 +28,7 @@ def run_sections(run: Folder) -> list[Section]:
     """Describe a run folder, finished or not.
 
     Raises:
-        CheckpointError: its config or its metrics cannot be read.
+        CheckpointError: its config or metrics cannot be read.
     """
     folder = run.path
     config, metrics = read_run_config(folder), read_metrics(folder)
@@ -44,7 +44,7 @@ def run_sections(run: Folder) -> list[Section]:
 
 
 def _curves(metrics: Sequence[Row]) -> Iterator[Curves]:
-    """Draw what a run measured over its steps; what it never measured is left out."""
+    """Yield curves of the metrics over the steps; metrics without values are left out."""
 
     def points(split: str, name: str) -> list[tuple[float, float]]:
         return [
@@ -65,7 +65,7 @@ def _summary(folder: Path, config: RunConfig, metrics: list[Row]) -> dict[str, s
     last = metrics[-1] if metrics else {}
     is_finished = (folder / "final" / MANIFEST).is_file()
     rows = {
-        "state": "finished" if is_finished else "unfinished: the same command goes on from there",
+        "state": "finished" if is_finished else "unfinished: the same command resumes it",
         "steps": f"{last.get('step', 0):,} of {max_steps:,}" if max_steps else "none yet",
         "data": short(config.data),
         "starts from": short(config.init_from) if config.init_from else "random weights",
@@ -77,10 +77,10 @@ def _summary(folder: Path, config: RunConfig, metrics: list[Row]) -> dict[str, s
         rows["time"] = _duration(last["seconds"])
     rates = [row["tokens_per_second"] for row in metrics if "tokens_per_second" in row]
     if rates:
-        rows["rate"] = f"{statistics.median_high(rates):,.0f} tokens a second (median)"
+        rows["rate"] = f"{statistics.median_high(rates):,.0f} tokens per second (median)"
     trained = [row for row in metrics if row["split"] == "train"]
     if trained:
-        rows["training loss"] = f"{trained[-1]['mlm_loss']:.3f} (MLM, last line)"
+        rows["training loss"] = f"{trained[-1]['mlm_loss']:.3f} (MLM, last logged)"
     scores = _held_out(metrics)
     if scores:
         best = min(scores, key=lambda row: float(row["mlm_loss"]))
@@ -117,9 +117,9 @@ def _checkpoints(folder: Path, metrics: list[Row]) -> Grid:
         step: object = None
         try:
             manifest = read_manifest(path, "checkpoint")
-            # Sizes only: contents are compared when one is loaded.
+            # Sizes only: contents are checked on loading.
             check_files(path, manifest, content=False)
-            step, state = manifest.get("step"), "whole"
+            step, state = manifest.get("step"), "complete"
         except DataFormatError as error:
             state = f"damaged: {error.message}"
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
@@ -130,14 +130,14 @@ def _checkpoints(folder: Path, metrics: list[Row]) -> Grid:
 
 
 def _best_step(paths: list[Path]) -> int | None:
-    """Read which step the newest checkpoint knows as the best of those that are kept."""
+    """Read from the newest checkpoint which of those kept is the best."""
     for path in reversed(paths):
         state = path / "trainer" / "state.json"
         if state.is_file():
             try:
                 best: int | None = json.loads(state.read_text(encoding="utf-8")).get("best_step")
             except ValueError:
-                continue  # said to be damaged in the table
+                continue  # the table shows it as damaged
             return best
     return None
 

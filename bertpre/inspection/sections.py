@@ -1,4 +1,4 @@
-"""What there is to see of a folder, apart from how it looks in a terminal or as HTML."""
+"""Sections of a folder description, independent of terminal or HTML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Lines over the same axis: by name, the points (x, y) in order of x."""
+    """Lines with a common x axis: by name, the points (x, y) sorted by x."""
 
     title: str
     x_label: str
@@ -44,7 +44,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture that the folder holds as a file."""
+    """An image file in the folder."""
 
     title: str
     path: Path
@@ -54,12 +54,12 @@ Section = Facts | Grid | Bars | Curves | Examples | Picture
 
 
 class Folder(NamedTuple):
-    """A folder, told apart.
+    """A folder of a known kind.
 
     Attributes:
         kind: "tokenizer", "part", "data", "run", "checkpoint", "model" or "onnx".
         path: where it is.
-        manifest: as bertpre wrote it; empty for a run, and for a folder of another library.
+        manifest: bertpre's manifest; empty for a run, and for a folder of another library.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Folder(NamedTuple):
 
 
 class Inspection(NamedTuple):
-    """A folder described: its kind and path, and its sections in the order to be read."""
+    """The description of a folder: its kind and path, and its sections in order."""
 
     kind: str
     path: Path

@@ -1,4 +1,4 @@
-"""What was made of the text, described: a tokenizer folder and a data folder."""
+"""Describes tokenizer and data folders."""
 
 import itertools
 from collections import Counter
@@ -14,7 +14,7 @@ from bertpre.inspection.sections import Bars, Examples, Folder, Grid, Section
 from bertpre.interop.facts import Facts, describe, short
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-# Shown unless texts are given; those that the vocabulary was evidently not made for are left out.
+# Shown unless texts are given; those that are mostly [UNK] are left out.
 _SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
     "敏捷的棕色狐狸跳过懒狗。",
@@ -25,13 +25,13 @@ _SEQUENCES = ("ACGTTGCAACGT",)
 _MOST_UNKNOWN = 0.5
 _ENTRIES_SHOWN = 24
 _LONGEST_PIECE = 16  # longer ones share a bar
-_MOST_MEASURED = 1_000_000  # examples; of more, evenly spaced ones
+_MOST_MEASURED = 1_000_000  # examples; of more, an evenly spaced sample
 _NUM_BARS = 16
 _COUNTED_SHOWN = 12
 
 
 def tokenizer_sections(folder: Folder) -> list[Section]:
-    """Describe a tokenizer folder of ours, or of other libraries.
+    """Describe a tokenizer folder, also from other libraries.
 
     Raises:
         TokenizerError: it cannot be loaded.
@@ -45,7 +45,7 @@ def tokenizer_sections(folder: Folder) -> list[Section]:
 
 
 def encodings(tokenizer: Tokenizer, texts: Sequence[str] = ()) -> Grid:
-    """Show how a tokenizer cuts texts; without any, samples of the kind that it is for."""
+    """Show how a tokenizer splits texts; by default, samples that suit its kind."""
     samples = _TOKENS if tokenizer.is_whole else _SENTENCES
     rows = []
     for text in texts or (samples if tokenizer.kmer is None else _SEQUENCES):
@@ -60,7 +60,7 @@ def encodings(tokenizer: Tokenizer, texts: Sequence[str] = ()) -> Grid:
 def _rules(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> dict[str, str]:
     kind = "whole tokens" if tokenizer.is_whole else "WordPiece"
     if tokenizer.kmer is not None:
-        kind = f"k-mers of {tokenizer.kmer.length}, one at every {tokenizer.kmer.stride}"
+        kind = f"{tokenizer.kmer.length}-mers with stride {tokenizer.kmer.stride}"
     named = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
     control = [getattr(tokenizer, name) for name in named]
     options = manifest.get("options", {})
@@ -74,18 +74,18 @@ def _rules(tokenizer: Tokenizer, manifest: Mapping[str, Any]) -> dict[str, str]:
         if name in options:
             rows[name.replace("_", " ")] = "yes" if options[name] else "no"
     if not manifest:
-        rows["made by"] = "another library, or a later stage of bertpre: it has no report"
+        rows["made by"] = "another library, or a later stage of bertpre (there is no report)"
     return rows
 
 
 def _pieces(tokenizer: Tokenizer) -> list[Section]:
-    """Show what the entries are like. A vocabulary is in order of frequency, more or less."""
+    """Show typical entries; a vocabulary is roughly sorted by frequency."""
     ordinary = [tokenizer.tokens[id] for id in tokenizer.ordinary_ids]
     continuing = 0 if tokenizer.is_whole else sum(token.startswith("##") for token in ordinary)
     long = [token for token in ordinary if len(token.removeprefix("##")) > 1]
     rows = {
         "start a word": f"{len(ordinary) - continuing:,}",
-        "continue one": f"{continuing:,}",
+        "continue a word": f"{continuing:,}",
         "frequent, of several characters": " ".join(long[:_ENTRIES_SHOWN]),
         "rare": " ".join(ordinary[-_ENTRIES_SHOWN:]),
     }
@@ -97,11 +97,11 @@ def _pieces(tokenizer: Tokenizer) -> list[Section]:
     over = sum(count for length, count in lengths.items() if length > most)
     if over:
         bars.append((f"{most + 1}+", over))
-    return [Facts("pieces", rows), Bars("characters of a piece", bars)]
+    return [Facts("pieces", rows), Bars("characters per piece", bars)]
 
 
 def data_sections(folder: Folder, num_examples: int) -> list[Section]:
-    """Describe a data folder, and decode the first examples that training sees.
+    """Describe a data folder, with the first examples of training, decoded.
 
     Raises:
         DataFormatError: the folder is unfinished or damaged.
@@ -112,8 +112,8 @@ def data_sections(folder: Folder, num_examples: int) -> list[Section]:
         "objective": data.objective,
         "training examples": f"{len(data.records):,}",
         "held out": f"{len(data.held_out):,}",
-        "most tokens": str(data.max_seq_length),
-        "masks": "static, one for each pass" if data.static_masks else "new ones each epoch",
+        "max_seq_length": str(data.max_seq_length),
+        "masks": "static, one set per pass" if data.static_masks else "new ones each epoch",
         "vocabulary": f"{data.tokenizer.vocab_size:,} entries",
         "tokenizer": short(data.tokenizer.fingerprint),
         "bytes on disk": f"{sum(path.stat().st_size for path in files):,}",
@@ -139,7 +139,7 @@ def _lengths(data: PretrainingData) -> Bars:
     counts, _ = np.histogram(lengths, bins=edges + 1)
     names = [f"{low + 1}-{high}" for low, high in itertools.pairwise(edges)]
     bars = list(zip(names, counts.tolist(), strict=True))
-    return Bars("tokens of an example" + (f" (every {step:,}th)" if step > 1 else ""), bars)
+    return Bars("tokens per example" + (f" (every {step:,}th)" if step > 1 else ""), bars)
 
 
 def _frequencies(data: PretrainingData) -> Grid:

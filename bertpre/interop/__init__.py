@@ -1,1 +1,1 @@
-"""In and out of the Hugging Face world and ONNX."""
+"""Import from Hugging Face, export to Hugging Face and ONNX."""

@@ -1,7 +1,7 @@
-"""Folders for the world outside: the transformers library's, and ONNX.
+"""Export to the transformers library and to ONNX.
 
-A checkpoint here is a Hugging Face folder already. Exporting leaves the trainer's state behind,
-adds a model card, and refuses what would load wrongly there.
+Our checkpoints already are Hugging Face folders. Exporting drops the trainer's state, adds a model
+card, and refuses models that the transformers library would load wrongly.
 """
 
 import json
@@ -31,7 +31,7 @@ Target = Literal["huggingface", "onnx"]
 
 _CONFIG = "config.json"
 _ALSO_COPIED = ("metrics.json", "confusion_matrix.png")  # of a fine-tuned model
-# What write_manifest adds by itself.
+# Entries that write_manifest adds.
 _OWN_FACTS = {"kind", "format", "bertpre", "files", "fingerprint"}
 
 
@@ -40,9 +40,9 @@ class ExportReport(NamedTuple):
 
     Attributes:
         output: the folder.
-        files: bytes of each file, by name.
-        largest_difference: between the outputs of the ONNX model and ours; None for the
-            transformers library, which gets the same weights.
+        files: size of each file in bytes, by name.
+        largest_difference: between the outputs of the ONNX model and ours; None for Hugging Face
+            folders, whose weights are unchanged.
     """
 
     output: Path
@@ -62,15 +62,15 @@ def export(
 
     Args:
         checkpoint: a checkpoint, a run folder, a fine-tuned model or an imported folder.
-        output: the folder to make.
-        to: "huggingface", which ``from_pretrained`` of the transformers library loads; or "onnx",
-            model.onnx with batch and length free, compared with ours before it is kept.
+        output: the folder to create.
+        to: "huggingface", for ``from_pretrained`` of the transformers library; or "onnx", a
+            model.onnx of any batch size and length, checked against our outputs.
         encoder_only: leave the heads out of the ONNX model.
-        overwrite: replace an exported folder of that name.
+        overwrite: replace an existing exported folder.
 
     Raises:
-        InteropError: the target cannot express the model; bertpre did not write it; the ONNX
-            libraries are missing, or the ONNX model gives other outputs.
+        InteropError: the target cannot express the model, bertpre did not write the checkpoint,
+            the ONNX libraries are missing, or the outputs of the ONNX model differ.
         BertpreError: the checkpoint is missing, damaged or one of several, or the output exists.
     """
     output = Path(output)
@@ -87,7 +87,7 @@ def export(
     difference = None
     with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
         if to == "onnx":
-            # With PyTorch and the ONNX libraries.
+            # Imports PyTorch and the ONNX libraries.
             from bertpre.interop.onnx_model import write_onnx
 
             difference = write_onnx(folder, work, encoder_only=encoder_only)
@@ -107,8 +107,8 @@ def _warn_of_overlaps(tokenizer: Tokenizer) -> None:
     kmer = tokenizer.kmer
     if kmer is not None and kmer.stride != kmer.length:
         log.warning(
-            "other libraries cut no sequences to overlapping %d-mers: give this model text in "
-            "which they are cut already, apart by spaces",
+            "other libraries do not split sequences into overlapping %d-mers: pass this model text "
+            "that is already split, with spaces",
             kmer.length,
         )
 
@@ -117,7 +117,7 @@ def _facts(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).is_file():
         raise InteropError(
             f"{folder}: has no {MANIFEST}, so bertpre did not write it",
-            "bring it in with `bertpre import` first",
+            "import it with `bertpre import` first",
         )
     return read_model_manifest(folder)
 
@@ -128,13 +128,12 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
     reasons = {
         "pre-norm layers": raw.get("norm") == "pre",
         "sinusoidal positions": raw.get("position_embeddings") == "sinusoidal",
-        "classifier on the mean of the tokens": raw.get("pooling") == "mean",
-        "classifier on the comparison of two texts": raw.get("pooling") == "compare",
+        "classifier with mean pooling": raw.get("pooling") == "mean",
+        "classifier that compares two texts": raw.get("pooling") == "compare",
     }
     named = ", ".join(reason for reason, is_so in reasons.items() if is_so)
     raise InteropError(
-        f"{folder}: BERT of the transformers library has no {named}, so it would compute "
-        "something else",
-        "use it with bertpre, or export it with --to onnx; a fine-tuned model with --pooling cls "
+        f"{folder}: BERT in the transformers library has no {named}, so its outputs would differ",
+        "use it with bertpre, or export it with --to onnx; a model fine-tuned with --pooling cls "
         "can be exported",
     )

@@ -1,4 +1,4 @@
-"""Names and values for people: a report of a manifest, whatever is in it."""
+"""Reports of manifests as names and values for display."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import Any
 
 from bertpre.corpus.report import QUANTILES
 
-# Names in reports that end so hold a share of one.
+# Endings of names in reports whose values are shares, shown in per cent.
 _SHARES = ("share", "unk_rate", "probability", "fraction", "prob", "ratio", "accuracy",
            "kept", "masked", "predicted", "random")  # fmt: skip
-# Integers that count nothing.
+# Integers that are not counts.
 _NUMBERED = ("seed", "step")
 _MOST_ITEMS = 12
 
@@ -23,14 +23,13 @@ class Facts:
 
 
 def describe(title: str, report: Mapping[str, Any]) -> list[Facts]:
-    """Write a report of a manifest as names and values for people, whatever is in it.
+    """Format any report of a manifest as names and values for display.
 
-    Reports grow with the stages that write them, so their names are taken as they come: counts
-    with separators, shares in per cent, quantiles named. Counts of 0 share a row; what is None or
-    empty is left out.
+    Counts get separators, shares are in per cent, quantiles are named. Counts of 0 share a row;
+    None and empty values are left out.
 
     Returns:
-        The report itself, and one more for each report inside it, each only if it has rows.
+        The report itself, and one for each report nested in it; those without rows are left out.
     """
     rows: dict[str, str] = {}
     zeros: list[str] = []
@@ -55,7 +54,7 @@ def describe(title: str, report: Mapping[str, Any]) -> list[Facts]:
 
 
 def write_value(name: str, value: object) -> str:
-    """Write one value of a report; its name says what kind of number it is."""
+    """Format one value of a report; its name shows what kind of number it is."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -88,5 +87,5 @@ def _is_small(values: Mapping[str, Any]) -> bool:
 
 
 def short(fingerprint: object) -> str:
-    """Write a fingerprint as people compare them: by its first characters."""
+    """Shorten a fingerprint to its first characters."""
     return str(fingerprint)[:12]

@@ -1,4 +1,4 @@
-"""Other people's BERTs: any spelling of the weights in, a folder like those of pretraining out."""
+"""Import of BERT checkpoints from other libraries, whatever the names of their weights."""
 
 import logging
 from collections.abc import Set
@@ -33,26 +33,25 @@ from bertpre.tokenizer.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-# What pretraining adds to an encoder.
+# Parts that pretraining adds to an encoder.
 _ADDED = {"pooler": names.POOLER, "MLM head": names.MLM_HEAD, "NSP head": names.NSP_HEAD}
-_LONGEST_SEQUENCE = 512  # what BERT was trained to; no folder says it
+_LONGEST_SEQUENCE = 512  # BERT's training length, which no folder states
 _SHOWN_ENTRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportReport:
-    """What of a foreign folder was taken.
+    """What was imported.
 
     Args:
-        output: the folder that was made.
+        output: the new folder.
         kind: "checkpoint", or "model" for a classifier, which `bertpre predict` takes.
-        architecture: the name of that model in the transformers library.
-        shapes: of each tensor that was loaded, by its Hugging Face name.
-        absent: parts that the folder lacks, and so does the output: "pooler", "MLM head",
-            "NSP head".
-        unused: the folder's tensors that the model has no place for, by the folder's names.
-        new_entries: entries of the vocabulary that the weights had no row for; random now.
-        spare_rows: rows of the word embedding that no entry of the vocabulary stands for.
+        architecture: the class of the model in the transformers library.
+        shapes: shapes of the loaded tensors, by Hugging Face name.
+        absent: missing parts of the model: "pooler", "MLM head", "NSP head".
+        unused: tensors that the model does not use, by their names in the folder.
+        new_entries: vocabulary entries without a row in the weights, now random.
+        spare_rows: rows of the word embedding without a vocabulary entry.
     """
 
     output: Path
@@ -67,7 +66,7 @@ class ImportReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Found:
-    """A foreign folder, read: its tensors by their names there, and what these are in ours."""
+    """A folder of another library: its tensors, and their Hugging Face names by given name."""
 
     folder: Path
     shape: ModelFolder
@@ -76,17 +75,17 @@ class _Found:
     canonical: dict[str, str]
 
     def has(self, part: Set[str]) -> bool:
-        """Tell whether the folder has every tensor of a part."""
+        """Return whether all tensors of a part are there."""
         return part <= set(self.canonical.values())
 
     def length(self, name: str) -> int:
-        """Give the length of a tensor, by its Hugging Face name; 0 if there is none."""
+        """Return the length of a tensor, by its Hugging Face name; 0 if absent."""
         given = (given for given, known in self.canonical.items() if known == name)
         return next((len(self.tensors[found]) for found in given), 0)
 
     @property
     def num_rows(self) -> int:
-        """The rows of the word embedding; what config.json says if there is none."""
+        """The rows of the word embedding; if it is absent, vocab_size of config.json."""
         return self.length(names.WORDS) or self.shape.vocab_size
 
 
@@ -98,25 +97,25 @@ def import_checkpoint(
     seed: int = 0,
     overwrite: bool = False,
 ) -> ImportReport:
-    """Turn a BERT that others trained into a folder that every command here takes.
+    """Convert a BERT that others trained to a folder that every command takes.
 
-    The heads that are there decide what it becomes: a checkpoint with one or both pretraining
-    heads, a classifier, or an encoder alone; nothing is made up. Weights become fp32 safetensors
-    under Hugging Face names. No code of the folder is run.
+    Depending on its heads, it becomes a checkpoint with one or both pretraining heads, a
+    classifier, or an encoder; nothing is added. Weights become fp32 safetensors under Hugging Face
+    names. No code in the folder is run.
 
     Args:
         folder: config.json (or bert_config.json), vocab.txt or tokenizer.json, and weights as
             safetensors or as a legacy pytorch_model.bin.
-        output: the folder to make.
-        add_rows: give entries of the vocabulary that the weights have no row for a random one.
+        output: the folder to create.
+        add_rows: add random rows for vocabulary entries without a row in the weights.
         seed: decides these rows.
-        overwrite: replace a folder of that name, if it is of the same kind.
+        overwrite: replace an existing folder of the same kind.
 
     Raises:
-        CheckpointError: the folder holds no BERT, or its parts do not fit each other.
+        CheckpointError: the folder contains no BERT, or its parts do not match.
         TokenizerError: its vocabulary cannot be read.
-        InteropError: bertpre wrote the folder, it has no vocabulary, or one with entries that the
-            weights have no row for.
+        InteropError: bertpre wrote the folder, it has no vocabulary, or entries of the vocabulary
+            have no row in the weights.
         ConfigError: the output exists.
     """
     output, found = Path(output), _read(Path(folder))
@@ -161,17 +160,17 @@ def _read(folder: Path) -> _Found:
     if is_artefact(folder):
         raise InteropError(
             f"{folder}: bertpre wrote it, so there is nothing to import",
-            "give it to the other commands as it is",
+            "pass it directly to the other commands",
         )
     shape = read_model_config(folder)
     if not any((folder / name).is_file() for name in (VOCAB, BACKEND)):
         raise InteropError(
-            f"{folder}: has neither {VOCAB} nor {BACKEND}, so nobody can tell what its rows mean",
+            f"{folder}: has neither {VOCAB} nor {BACKEND}, so the meaning of its rows is unknown",
             "copy the tokenizer files that the model was trained with into the folder",
         )
     tokenizer = Tokenizer.load(folder)
     tensors = read_weights(folder)
-    # With an MLM head in sight, a stored decoder is known for what it repeats.
+    # Naming the MLM head lets a stored decoder be recognized as a copy of the word embedding.
     plain = plain_names(tensors)
     canonical = {given: canonical_name(plain[given], (names.MLM_BIAS,)) for given in tensors}
     return _Found(
@@ -180,15 +179,15 @@ def _read(folder: Path) -> _Found:
 
 
 def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
-    """Give the entries of the vocabulary that the word embedding has no row for.
+    """Return the vocabulary entries without a row in the word embedding.
 
     Raises:
-        InteropError: there are some, though none may lack a row.
+        InteropError: there are some, but ``may_lack`` is false.
     """
     rows, entries = found.num_rows, found.tokenizer.tokens
     if rows != found.shape.vocab_size:
         log.warning(
-            "%s: %s says vocab_size %s, but the word embedding has %s rows, which count",
+            "%s: %s says vocab_size %s, but the word embedding has %s rows; using the latter",
             found.folder,
             CONFIG,
             f"{found.shape.vocab_size:,}",
@@ -200,15 +199,15 @@ def _entries_without_row(found: _Found, *, may_lack: bool) -> tuple[str, ...]:
         named += ", …" if len(without) > _SHOWN_ENTRIES else ""
         raise InteropError(
             f"{found.folder}: the vocabulary has {len(entries):,} entries, but the word "
-            f"embedding only {rows:,} rows; without one are {named}",
+            f"embedding only {rows:,} rows; without a row: {named}",
             "copy the tokenizer files that the model was trained with into the folder; or, if "
-            "these are the right ones, give the others random rows with --add-rows",
+            "these are the right ones, add random rows with --add-rows",
         )
     return without
 
 
 def _add_rows(found: _Found, number: int, *, seed: int) -> None:
-    """Lengthen the word embedding by random rows, and the MLM head's bias by zeros."""
+    """Extend the word embedding by random rows, and the bias of the MLM head by zeros."""
     for given, name in found.canonical.items():
         if name in (names.WORDS, names.MLM_BIAS):
             tensor = found.tensors[given].float()
@@ -222,7 +221,7 @@ def _add_rows(found: _Found, number: int, *, seed: int) -> None:
 
 
 def _is_classifier(found: _Found) -> bool:
-    """Tell whether the folder is a classifier of one label a text."""
+    """Return whether the folder is a classifier with one label per text."""
     raw = found.shape.raw
     architectures = raw.get("architectures") or ["BertForSequenceClassification"]
     problem = raw.get("problem_type") or "single_label_classification"
@@ -253,7 +252,7 @@ def _label_names(classes: tuple[str, ...]) -> dict[str, Any]:
 def _load(found: _Found) -> tuple[Model, LoadReport]:
     model = _build(found)
     loaded = load_hugging_face(model, found.tensors, source=found.folder)
-    assert not loaded.new  # the heads were chosen by what is there
+    assert not loaded.new  # the model has only heads that are in the folder
     return model, loaded
 
 
@@ -286,12 +285,12 @@ def _objective(absent: tuple[str, ...]) -> dict[str, object]:
 
 
 def _task(classes: tuple[str, ...]) -> dict[str, object]:
-    """Say what `bertpre predict` asks a model folder for; tables are read as by default."""
+    """Return the manifest entries that `bertpre predict` needs, with default table options."""
     about = {"task": "classification", "classes": list(classes), "pooling": "cls"}
     return {**about, "options": stored_options(Finetune())}
 
 
 def _fingerprint(folder: Path) -> str:
-    """Identify the folder's content: everything in it that the import may depend on."""
+    """Return a fingerprint of all files in the folder."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     return fingerprint({path.name: fingerprint_file(path) for path in files})

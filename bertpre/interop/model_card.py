@@ -1,4 +1,4 @@
-"""The README.md of an exported folder: what the model is, from its manifest alone."""
+"""The model card, README.md, of an exported folder, written from its manifest."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ def write_card(
         path: the file.
         manifest: the checkpoint's or the fine-tuned model's.
         config: its config.json.
-        to: what the folder is for.
+        to: the target of the export.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bertpre.interop", "."),
@@ -53,7 +53,7 @@ def _is_paired(manifest: Mapping[str, Any]) -> bool:
 
 
 def _architecture(manifest: Mapping[str, Any]) -> str:
-    """Name the transformers library's class that loads the model with all that it has."""
+    """Return the class of the transformers library that loads the model with all its heads."""
     if manifest["kind"] == "model":
         return "AutoModelForSequenceClassification"
     if manifest.get("objective") == "mlm":

@@ -1,4 +1,4 @@
-"""model.onnx: our own encoder and heads as a graph, and the proof that it computes the same."""
+"""Export of our encoder and heads as model.onnx, with a check that the outputs agree."""
 
 import contextlib
 import io
@@ -15,11 +15,7 @@ from torch import Tensor, nn
 from bertpre.errors import InteropError
 from bertpre.model.flat import FlatTokens, Layout, flatten
 from bertpre.model.folder import load_model
-from bertpre.model.heads import (
-    BertForPreTraining,
-    BertForSequenceClassification,
-    compare_segments,
-)
+from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification, compare_segments
 from bertpre.model.names import Model, encoder_of
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -27,16 +23,16 @@ ONNX_MODEL = "model.onnx"
 
 _SHAPES = ((1, 5), (2, 16), (3, 40))  # batch and length; the rows of a batch differ in length
 _TOLERANCE = 1e-4  # of the largest output: two runtimes round sums of hundreds of terms differently
-# Bytes; past 2 GB the format wants the weights in a file of their own.
+# Bytes; beyond 2 GB the format needs a separate file for the weights.
 _LARGEST_FILE = 1_500_000_000
 
 
 def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
-    """Write a model folder's model as model.onnx and compare it with ours at three shapes.
+    """Write a model as model.onnx and compare its outputs with ours for three shapes.
 
-    Its inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, each (batch, length)
-    int64. Its outputs are what the model has of ``logits`` (a classifier: (batch, classes); an MLM
-    head: (batch, length, vocabulary)), ``seq_relationship_logits`` (batch, 2),
+    The inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, each (batch, length)
+    int64. The outputs, as far as the model has them, are ``logits`` (of a classifier: (batch,
+    classes); of an MLM head: (batch, length, vocabulary)), ``seq_relationship_logits`` (batch, 2),
     ``last_hidden_state`` (batch, length, width) and ``pooler_output`` (batch, width).
 
     Args:
@@ -45,7 +41,7 @@ def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
         encoder_only: leave the heads out.
 
     Returns:
-        The largest absolute difference that was found.
+        The largest absolute difference.
 
     Raises:
         InteropError: a library is missing, or the outputs differ.
@@ -59,7 +55,7 @@ def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
             f"ONNX needs the packages onnx, onnxruntime and onnxscript ({error})",
             "pip install 'bertpre[onnx]'",
         ) from error
-    del onnx, onnxscript  # which PyTorch's exporter imports by itself
+    del onnx, onnxscript  # used by PyTorch's exporter
     model = load_model(folder, encoder_only=encoder_only)
     padded, path = PaddedModel(model), output / ONNX_MODEL
     size = sum(parameter.nbytes for parameter in model.parameters())
@@ -82,10 +78,10 @@ def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
 
 
 class PaddedModel(nn.Module):
-    """Our model over a padded batch, in the form that a graph with free sizes can be traced in.
+    """Our model for padded batches, traceable with dynamic sizes.
 
     Args:
-        model: its parameters are shared.
+        model: shares its parameters.
     """
 
     def __init__(self, model: Model) -> None:
@@ -96,17 +92,17 @@ class PaddedModel(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> tuple[Tensor, ...]:
-        """Compute every output for (B, T) ids, masks of 0 and 1, and segments."""
+        """Compute all outputs for (B, T) ids, masks of 0 and 1, and segments."""
         return tuple(self.outputs(input_ids, attention_mask, token_type_ids).values())
 
     def outputs(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> dict[str, Tensor]:
-        """Compute what `forward` does, by the outputs' names and in their order."""
+        """Compute the outputs of `forward` by name, in the same order."""
         batch_size, length = input_ids.shape
         num_rows = batch_size * length
         keep = attention_mask.bool()
-        # Padding counts as rows like any other, so that no size depends on a value.
+        # Padding is computed too, so that no size depends on a value.
         starts = torch.arange(batch_size + 1, device=input_ids.device) * length
         layout = Layout(
             cu_seqlens=starts,
@@ -166,7 +162,7 @@ def _classify(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    # The exporter prints, and warns of its own libraries.
+    # The exporter prints, and its libraries issue warnings.
     logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [log.level for log in logs]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -181,7 +177,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _example(model: Model, *, batch_size: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw a padded batch: row i is i tokens shorter, its second half the other segment."""
+    """Draw a padded batch: row i is i tokens shorter; the second half is segment B."""
     bert = encoder_of(model)
     generator = torch.Generator().manual_seed(length)
     shape = (batch_size, length)
@@ -209,7 +205,7 @@ def _compare(session: Any, model: Model, output_names: list[str]) -> float:
             if not difference <= allowed:
                 raise InteropError(
                     f"the ONNX model's {name} of shape {list(theirs.shape)} differs by "
-                    f"{difference:.2g} from what bertpre computes; expected {allowed:.2g} at most",
+                    f"{difference:.2g} from that of bertpre; expected at most {allowed:.2g}",
                     "nothing was written; try other versions of onnxscript and onnxruntime",
                 )
             largest = max(largest, difference)
@@ -219,7 +215,7 @@ def _compare(session: Any, model: Model, output_names: list[str]) -> float:
 def _our_outputs(
     model: Model, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
 ) -> dict[str, Tensor]:
-    """Compute the outputs in our own way, without padding, by their names; tokens are (N, ...)."""
+    """Compute the outputs by name with our model, without padding; tokens are (N, ...)."""
     batch = flatten(input_ids, attention_mask, token_type_ids)
     if isinstance(model, BertForSequenceClassification):
         return {"logits": model(batch)}

@@ -52,7 +52,7 @@ def test_a_chain_without_faults_passes(tmp_path: Path, tiny_corpus: Path, tables
     [
         ("finetune.label_column=lable", "train.tsv: line 1: no column 'lable'"),
         ("finetune.label_column=lable", "these tables are given as --set finetune.KEY=VALUE"),
-        ("finetune.folds=3", "--folds and --dev: with folds every training row chooses"),
+        ("finetune.folds=3", "--folds and --dev exclude each other: with folds, each training"),
         ("finetune.metric=spearman", "metric"),
         ("finetune.max_seq_length=600", "max_seq_length: 600, but the encoder has 512 positions"),
         ("make_data.balance_nsp=true", ""),

@@ -27,15 +27,15 @@ def test_the_report_is_printed_on_stdout(tmp_path):
     )
     assert result.stdout == (
         "tok:\n"
-        "  documents: 21, 10% of them of one sentence\n"
+        "  documents: 21, 10% of them with only one sentence\n"
         "  sentences: 40\n"
         "  characters: 400\n"
-        "  characters a sentence: 7 (5 %), 7 (25 %), 7 (50 %), 13 (75 %), 13 (95 %), 13 (99 %)\n"
-        "  sentences a document: 1 (5 %), 2 (25 %), 2 (50 %), 2 (75 %), 2 (95 %), 2 (99 %)\n"
+        "  characters per sentence: 7 (5 %), 7 (25 %), 7 (50 %), 13 (75 %), 13 (95 %), 13 (99 %)\n"
+        "  sentences per document: 1 (5 %), 2 (25 %), 2 (50 %), 2 (75 %), 2 (95 %), 2 (99 %)\n"
         "  longest line: 13 characters\n"
         "  exact duplicates: 95.0% of the lines, 85.7% of the documents\n"
         "  words: 180 (6 distinct)\n"
-        "  vocabulary: 23 entries of 100 asked for\n"
+        "  vocabulary: 23 entries of 100 requested\n"
         "  characters left out: 0\n"
         "  words that become [UNK]: 0.000 %\n"
         "  pieces per word: 1.000\n"
@@ -73,7 +73,7 @@ def test_a_ready_vocabulary_needs_no_text(tmp_path):
     )  # fmt: skip
 
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == "tok:\n  vocabulary: 7 entries, as they were given\n"
+    assert result.stdout == "tok:\n  vocabulary: 7 entries, as given\n"
     assert (tmp_path / "tok" / "vocab.txt").read_text().split() == [*entries, "b-1"]
 
 
@@ -84,7 +84,7 @@ def test_a_sample_is_said(tmp_path):
 
     assert result.returncode == 0
     assert "  sample: " in result.stdout
-    assert " bytes, drawn from 3,790 bytes\n" in result.stdout
+    assert " of 3,790 bytes\n" in result.stdout
 
 
 def test_what_was_left_out_is_named(tmp_path):
@@ -95,7 +95,7 @@ def test_what_was_left_out_is_named(tmp_path):
         "--max-unknown-share", "0.5",
     )  # fmt: skip
 
-    assert "  characters left out: 2, the most frequent being 'b' 2, 'c' 1\n" in result.stdout
+    assert "  characters left out: 2, most frequently 'b' 2, 'c' 1\n" in result.stdout
     assert "  words that become [UNK]: 50.000 %\n" in result.stdout
     assert (result.returncode, result.stderr) == (0, "")
 

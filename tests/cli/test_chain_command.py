@@ -45,13 +45,13 @@ def test_the_tables_and_lines_are_those_of_the_four_commands(
     places = [first.stdout.find(title) for title in titles]
     assert places == sorted(places)
     assert places[0] == 0
-    assert "  vocabulary: 90 entries of 90 asked for\n" in first.stdout
+    assert "  vocabulary: 90 entries of 90 requested\n" in first.stdout
     assert "examples, as {what the model sees→what it must predict}:\n" in first.stdout
     assert f"done: 12 steps; model in {work}/run/final\n" in first.stdout
     assert "\tpart\taccuracy\tmacro-F1\tMatthews\tloss\nbest epoch (1)\tdev\t" in first.stdout
     assert f"build-vocab: {work}/tokenizer\nmake-data: {work}/data\npretrain: " in first.stderr
     assert again.stdout == "".join(
-        f"{work}/{stage} is finished, and nothing has changed: passed over\n"
+        f"{work}/{stage} is finished and unchanged: skipped\n"
         for stage in ("tokenizer", "data", "run", "model")
     )
 
@@ -126,11 +126,11 @@ def test_a_signal_in_pretraining_saves_and_the_same_command_goes_on(
     )  # fmt: skip
 
     assert process.returncode == code
-    assert "stopping: this update ends, then a checkpoint is saved; again: at once" in stderr
+    assert "stopping after this update, with a checkpoint; a second signal stops at once" in stderr
     (step,) = [line for line in stderr.splitlines() if line.startswith("stopped after step ")]
-    assert step.endswith("; the same command goes on from there")
+    assert step.endswith("; run the same command again to resume")
     assert again.exit_code == 0
-    assert again.stdout.startswith(f"{work}/tokenizer is finished, and nothing has changed")
+    assert again.stdout.startswith(f"{work}/tokenizer is finished and unchanged")
     before, after = (
         int(line.split(";")[0].rpartition(" ")[2].replace(",", ""))
         for line in (step, again.stderr[again.stderr.index("stopped after step ") :])
@@ -156,7 +156,7 @@ def test_a_signal_in_an_earlier_stage_says_that_the_chain_goes_on(
 
     assert process.returncode == 130
     assert stderr.endswith(
-        "stopped by SIGINT: what is finished stays, and the same command goes on from there\n"
+        "stopped by SIGINT: finished stages are kept; run the same command again to continue\n"
     )
 
 

@@ -104,8 +104,8 @@ def test_finetune_prints_the_summary_and_the_scores(run, tmp_path, checkpoint, t
     start = lines.index("\tpart\taccuracy\tmacro-F1\tMatthews\tloss")
     rows = [line.split("\t") for line in lines[start + 1 : start + 7]]
     assert [row[:2] for row in rows] == [
-        [rows[0][0], "dev"], ["always the commonest", "dev"], ["TF-IDF + linear", "dev"],
-        [rows[0][0], "test"], ["always the commonest", "test"], ["TF-IDF + linear", "test"],
+        [rows[0][0], "dev"], ["most common label", "dev"], ["TF-IDF + linear", "dev"],
+        [rows[0][0], "test"], ["most common label", "test"], ["TF-IDF + linear", "test"],
     ]  # fmt: skip
     assert rows[0][0] == f"best epoch ({read_manifest(output, 'model')['best_epoch']})"
     assert rows[1][2:] == ["0.5000", "0.3333", "0.0000", ""]
@@ -158,7 +158,7 @@ def test_predict_reads_the_column_that_training_read(run, tmp_path, model, table
 
     assert ended.code == 0, ended.err
     assert ended.out == (
-        f"{output}:\n  rows: 24\n  texts not read whole: 0\n  texts without a token: 0\n"
+        f"{output}:\n  rows: 24\n  texts truncated: 0\n  texts without tokens: 0\n"
     )
     assert output.read_text().splitlines()[0] == "prediction\tno\tyes"
     assert len(output.read_text().splitlines()) == 25
@@ -230,14 +230,14 @@ def test_finetune_on_pairs_and_numbers_in_folds(run, tmp_path, checkpoint):
 
     lines = ended.out.splitlines()
     assert ended.code == 0, ended.err
-    assert "  task: regression: a number (as --task says)" in lines
-    assert "  train rows: 24, in 2 folds, of which each scores once" in lines
-    assert "  trainings: 4, averaged in prediction" in lines
+    assert "  task: regression: a number (set by --task)" in lines
+    assert "  train rows: 24, in 2 folds, each scored once" in lines
+    assert "  models: 4, averaged for predictions" in lines
     start = lines.index("\tpart\tSpearman\tPearson\tRMSE\tloss")
     assert [line.split("\t")[0] for line in lines[start + 1 :]] == [
-        "mean prediction of 4", "each alone, mean ±sd", "always the mean",
+        "mean prediction of 4", "single models, mean ±sd", "mean label",
     ]  # fmt: skip
-    assert "fold-2-seed-1: training 4 of 4" in ended.err
+    assert "fold-2-seed-1: model 4 of 4" in ended.err
     assert predicted.code == 0, predicted.err
     assert "  models averaged: 4\n" in predicted.out
 
@@ -291,7 +291,7 @@ def test_fill_mask_without_a_mask_says_so(run, checkpoint):
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
-        "error: no [MASK] in the text 'the cat'\nwhat to do: write [MASK] where a word is\n"
+        "error: no [MASK] in the text 'the cat'\nwhat to do: replace a word by [MASK]\n"
     )
 
 

@@ -120,9 +120,9 @@ def test_import_lists_what_it_does_not_use(run, checkpoint, tmp_path):
     imported = run("import", tmp_path / "out", "--output", tmp_path / "in", "--add-rows")
 
     assert refused.code == 1
-    assert "without one are 'newword'" in refused.err
+    assert "without a row: 'newword'" in refused.err
     assert "unused\tqa.weight\t\n" in imported.out
-    assert "  entries with a random row: 1: 'newword'\n" in imported.out
+    assert "  entries with random rows: 1: 'newword'\n" in imported.out
 
 
 def test_another_target_is_wrong_usage(run, checkpoint, tmp_path):
@@ -142,9 +142,22 @@ def test_embed_writes_a_vector_a_row(run, checkpoint, tmp_path):
 
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == (
-        f"{tmp_path / 'v.npy'}:\n  rows: 2\n  numbers a row: 32\n  texts cut at the end: 0\n"
+        f"{tmp_path / 'v.npy'}:\n  rows: 2\n  numbers per row: 32\n  texts truncated: 0\n"
     )
     np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1), 1, atol=1e-6)
+
+
+def test_embed_says_how_many_rows_have_no_vector(run, checkpoint, tmp_path):
+    (tmp_path / "t.tsv").write_text("id\ttext\n1\tthe cat\n2\n3\ta dog\n")
+
+    ended = run(
+        "embed", checkpoint, tmp_path / "t.tsv", "--output", tmp_path / "v.npy",
+        "--on-bad-rows", "skip", "--device", "cpu",
+    )  # fmt: skip
+
+    assert ended.code == 0
+    assert ended.out.endswith("  rows without a vector: 1\n")
+    assert np.isnan(np.load(tmp_path / "v.npy")).all(axis=1).tolist() == [False, True, False]
 
 
 def test_embed_reads_tables_as_predict_does(run, checkpoint, tmp_path):
@@ -185,7 +198,7 @@ def test_report_tells_what_it_found(run, chain_run, tmp_path):
     ended = run("report", chain_run, "--output", tmp_path / "r.html")
 
     assert ended.code == 0
-    assert "  data: not beside the run; name it with --data\n" in ended.out
+    assert "  data: not beside the run; pass it with --data\n" in ended.out
     assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

@@ -232,8 +232,7 @@ def test_a_signal_ends_a_command_with_one_line_and_its_exit_code(tmp_path, numbe
 
     assert process.returncode == 128 + number
     assert stderr == (
-        f"stopped by {number.name} before the end: no output was finished; the same command can be "
-        "run again\n"
+        f"stopped by {number.name}: no output was finished; run the same command again\n"
     )
     assert not (tmp_path / "tok").exists()
 

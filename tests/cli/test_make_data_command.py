@@ -30,7 +30,7 @@ def test_the_report_and_some_examples_are_printed(
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == f"{output}:"
-    assert lines[1] == "  documents: 80, 0% of them of one sentence"
+    assert lines[1] == "  documents: 80, 0% of them with only one sentence"
     assert any(line.startswith("  random next sentences: ") for line in lines)
     assert lines[-4] == "examples, as {what the model sees→what it must predict}:"
     assert all(line.startswith(("  is next: [CLS]", "  random: [CLS]")) for line in lines[-3:])
@@ -144,8 +144,8 @@ def test_a_config_file_gives_the_options_and_a_flag_goes_before_it(
         (["--part", "0/4"], "--part 0/4: expected I/N, part I of N parts, with I from 1 to N"),
         (["--part", "x"], "--part x: expected I/N"),
         (["--part", "1/2", "--merge"], "--part and --merge exclude each other"),
-        (["--tokens", "x"], "--tokens x has its text and its tokenizer already, found INPUT"),
-        (["--merge"], "--merge takes the tokenizer of the parts, found --tokenizer"),
+        (["--tokens", "x"], "--tokens x already has a text and a tokenizer, but found INPUT"),
+        (["--merge"], "--merge uses the tokenizer of the parts, but found --tokenizer"),
         (["--part", "1/2", "--export-jsonl", "x"], "--part makes no examples to export"),
     ],
 )
@@ -254,9 +254,9 @@ def test_parts_and_another_index_are_made_without_text(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no INPUT: expected files or folders of text — name them before the options"),
+        ([], "no INPUT: expected files or folders of text — pass them before the options"),
         (["--merge"], "no INPUT: expected the folders of all parts"),
-        (["text.txt"], "--tokenizer is missing: text needs one — make one with"),
+        (["text.txt"], "--tokenizer is missing: text needs one — create one with"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -276,4 +276,4 @@ def test_an_option_of_examples_is_of_no_use_to_a_part(
 
     assert result.exit_code == 0
     shown = " ".join(result.stderr.split())
-    assert "without effect here, and for --merge to say: --max-seq-length, --objective" in shown
+    assert "no effect here, pass them with --merge: --max-seq-length, --objective" in shown

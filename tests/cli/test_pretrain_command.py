@@ -41,7 +41,7 @@ def test_a_run_prints_its_summary_its_metrics_and_where_the_model_is(
     assert "step     12  held out  MLM loss " in first.stderr
     assert "(word frequencies alone: " in first.stderr
     assert again.stdout == (
-        f"{tmp_path}/run is finished: 12 steps; model in {tmp_path}/run/final\n"
+        f"{tmp_path}/run is already finished: 12 steps; model in {tmp_path}/run/final\n"
     )
 
 
@@ -91,8 +91,8 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     assert process.returncode == code
     (checkpoint,) = (output / "checkpoints").iterdir()
     step = json.loads((checkpoint / "trainer/state.json").read_text())["cursor"]["step"]
-    assert "stopping: this update ends, then a checkpoint is saved; again: at once" in stderr
-    assert f"stopped after step {step}; saved {checkpoint}; the same command goes on" in stderr
+    assert "stopping after this update, with a checkpoint; a second signal stops at once" in stderr
+    assert f"stopped after step {step}; saved {checkpoint}; run the same command again" in stderr
 
 
 def test_a_signal_while_the_speed_is_measured_stops_before_the_first_update(
@@ -165,7 +165,7 @@ def test_a_run_takes_its_shape_from_the_checkpoint_that_it_starts_from(
     assert result.exit_code == 0
     assert "model: 2 layers x 32, 2 heads" in result.stdout
     assert f"starts from: {first}" in result.stdout
-    assert "weights loaded; new, random: none; not used: none" in result.stderr
+    assert "weights loaded; randomly initialized: none; not used: none" in result.stderr
 
 
 def test_a_finished_run_is_extended(tmp_path: Path, tiny_data: Path, config_file: Path) -> None:

@@ -21,15 +21,14 @@ from bertpre.errors import (
     TrainingError,
 )
 from bertpre.finetuning import running
+from bertpre.finetuning.classification import Classification
 from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
 from bertpre.finetuning.results import EpochReport, MemberStart, Progress
-from bertpre.finetuning.start import (
-    default_learning_rate,
-    place_training,
-    read_start,
-)
+from bertpre.finetuning.start import default_learning_rate, place_training, read_start
 from bertpre.tokenizer.tokenizer import Tokenizer
+
+THREE = Classification(names=("0", "1", "2"))
 
 
 def start_of(folder, **options):
@@ -37,7 +36,7 @@ def start_of(folder, **options):
 
 
 def head_of(folder, **options):
-    return start_of(folder, **options).build(num_outputs=3, seed=0)
+    return start_of(folder, **options).build(THREE, seed=0)
 
 
 def test_a_learnable_task_is_learnt(tiny_model):
@@ -152,7 +151,7 @@ def test_events_are_the_summary_the_progress_and_the_epochs(
 
     (summary,) = [event for event in events if isinstance(event, dict)]
     updates = [event for event in events if isinstance(event, Progress)]
-    assert summary["dev rows"].endswith("(held out of the training table)")
+    assert summary["dev rows"].endswith("(held out from the training table)")
     assert summary["pooling"] == "cls"
     assert int(summary["texts cut at the end"].split()[0]) > 0
     assert updates[-1] == Progress("training", "updates", updates[-1].total, updates[-1].total)
@@ -174,13 +173,13 @@ def test_weights_of_the_checkpoint_are_the_start_and_new_ones_are_named(tiny_che
         rtol=0,
         atol=0,  # copied
     )
-    assert "new, random: classifier.bias, classifier.weight; not used: cls." in caplog.text
+    assert "randomly initialized: classifier.bias, classifier.weight; not used: cls." in caplog.text
 
 
 def test_from_scratch_takes_the_shape_and_the_vocabulary_alone(tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
         start = start_of(tiny_checkpoint, from_scratch=True)
-        model = start.build(num_outputs=3, seed=0)
+        model = start.build(THREE, seed=0)
 
     stored = load_file(tiny_checkpoint / "model.safetensors")
     word = model.bert.embeddings.word.weight
@@ -220,7 +219,7 @@ def test_pooling_is_cls_where_next_sentences_trained_the_pooler(
     start = start_of(folder, **options)
 
     assert start.pooling == expected
-    model = start.build(num_outputs=3, seed=0)
+    model = start.build(THREE, seed=0)
     assert (model.bert.pooler is not None) == (expected == "cls")
 
 
@@ -300,7 +299,7 @@ def test_a_length_that_holds_no_pair_is_an_error(tiny_checkpoint):
 def test_a_fine_tuned_model_starts_another_task(tiny_model, tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
         start = start_of(tiny_model)
-        model = start.build(num_outputs=3, seed=0)
+        model = start.build(THREE, seed=0)
 
     stored = load_file(tiny_model / "model.safetensors")
     assert model.classifier.out_features == 3
@@ -444,7 +443,7 @@ def test_texts_without_a_token_are_counted_and_warned_of(
         config=dataclasses.replace(recipe, num_epochs=1),
     )
 
-    assert f"{train}: 1 texts have no token that the vocabulary knows of" in caplog.text
+    assert f"{train}: 1 texts have no tokens" in caplog.text
     assert read_manifest(tmp_path / "model", "model")["counts"]["train"]["empty_rows"] == 1
 
 

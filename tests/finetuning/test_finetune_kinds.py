@@ -164,9 +164,7 @@ def test_what_compares_pairs_predicts_as_it_was_scored(
 def test_a_model_of_pairs_is_given_pairs(numbers_model, tmp_path, pairs):
     config = Finetune(text_column="first")
 
-    with pytest.raises(
-        ConfigError, match=r"was trained on pairs .*None — name the column with the"
-    ):
+    with pytest.raises(ConfigError, match=r"was trained on pairs .*None — set the column of the"):
         predict(numbers_model, pairs, output=tmp_path / "out.tsv", config=config)
 
 
@@ -287,7 +285,7 @@ def test_a_model_that_is_named_twice_is_an_error(folds_model, tables, tmp_path):
         [folds_model, folds_model / "fold-1"],
         [folds_model / "fold-1", tmp_path / "link"],
     ):
-        with pytest.raises(ConfigError, match=r": is named twice, .* — name each model once"):
+        with pytest.raises(ConfigError, match=r": is given twice, .* — give each model once"):
             predict(models, tables / "test.tsv", output=tmp_path / "out.tsv")
 
     assert not (tmp_path / "out.tsv").exists()
@@ -328,8 +326,8 @@ def test_a_network_that_what_needs_none_beats_is_said_to_be_one(
     without = result.baselines["tfidf_linear"]["dev"]["accuracy"]
     assert result.dev["accuracy"] < without  # nothing was learnt
     assert (
-        f"the network was not worth it here: its dev accuracy is {result.dev['accuracy']:.3f}, no "
-        f"better than the {without:.3f} without one (TF-IDF + linear)"
+        "the model is no better than a baseline: its dev accuracy is "
+        f"{result.dev['accuracy']:.3f}, that of 'TF-IDF + linear' is {without:.3f}"
     ) in caplog.text
 
 
@@ -360,7 +358,7 @@ def test_early_stopping_that_cannot_act_is_a_warning(
     finetune(tiny_checkpoint, train=tables / "train.tsv", output=tmp_path / "m", config=config)
 
     assert is_said == (
-        "early_stopping: 2 epochs without a gain cannot end a training of 3 before its last; pass "
+        "early_stopping: a patience of 2 epochs cannot stop a training of 3 epochs early; pass "
         "--num-epochs 4 or more, or leave it out" in caplog.text
     )
 
@@ -410,9 +408,9 @@ def test_texts_that_are_trained_on_too_and_rows_left_out_are_shown(
         on_event=lambda event: shown.append(event) if isinstance(event, dict) else None,
     )  # fmt: skip
 
-    assert shown[0]["dev rows"] == "3, 1 left out"
-    assert shown[0]["dev texts that are trained on too"] == "2 of 3"
-    assert shown[0]["task"] == "classification: 4 classes (each cell the name of one class)"
+    assert shown[0]["dev rows"] == "3, 1 skipped"
+    assert shown[0]["dev texts also in training"] == "2 of 3"
+    assert shown[0]["task"] == "classification: 4 classes (one class name per cell)"
 
 
 def test_pairs_with_an_empty_side_are_warned_of(tmp_path, tiny_checkpoint, recipe, caplog):
@@ -424,4 +422,4 @@ def test_pairs_with_an_empty_side_are_warned_of(tmp_path, tiny_checkpoint, recip
         config=dataclasses.replace(recipe, num_epochs=1, pair_column="other"),
     )  # fmt: skip
 
-    assert f"{train}: 8 pairs have an empty side" in caplog.text
+    assert f"{train}: 8 pairs have one empty text" in caplog.text

@@ -77,7 +77,7 @@ def test_folds_of_several_seeds_are_all_of_their_products(forty):
 
 
 def test_folds_and_a_dev_table_are_refused(forty):
-    with pytest.raises(ConfigError, match="--folds and --dev: with folds every training row"):
+    with pytest.raises(ConfigError, match="--folds and --dev exclude each other"):
         read(forty, dev=forty, folds=2)
 
 
@@ -93,7 +93,10 @@ def test_classes_that_some_folds_cannot_score_are_named(tmp_path, caplog):
 
     read(train, folds=3)
 
-    assert "classes of fewer rows than folds (1), which some folds cannot score: '1'" in caplog.text
+    assert (
+        "classes with fewer rows than there are folds (1), so some folds lack them: '1'"
+        in caplog.text
+    )
 
 
 def test_a_class_of_one_row_is_trained_on_and_named(tmp_path, caplog):
@@ -102,15 +105,18 @@ def test_a_class_of_one_row_is_trained_on_and_named(tmp_path, caplog):
     plan = read(train, dev_fraction=0.5)
 
     assert 4 in plan.members[0].train_rows
-    assert "train.tsv: classes of one row (1), which are trained on and never held out: 'rare'" in (
-        caplog.text
+    assert (
+        "train.tsv: classes with only one row (1), which is trained on and never held out: 'rare'"
+        in caplog.text
     )
 
 
 def test_classes_of_one_row_each_cannot_be_split(tmp_path):
     train = write(tmp_path, "train.tsv", "x\ta", "y\tb", "z\tc")
 
-    with pytest.raises(CorpusError, match=r"each of the 3 classes has one row.* — give.*--dev"):
+    with pytest.raises(
+        CorpusError, match=r"each of the 3 classes has only one row.* — pass.*--dev"
+    ):
         read(train)
 
 
@@ -122,7 +128,7 @@ def test_too_few_numbers_cannot_be_split(tmp_path):
 
 
 def test_windows_of_pairs_are_refused(forty):
-    with pytest.raises(ConfigError, match="long_texts: windows are of single texts, but pair_colu"):
+    with pytest.raises(ConfigError, match="long_texts: windows work for single texts only"):
         read(forty, pair_column="other", long_texts="windows")
 
 
@@ -147,5 +153,7 @@ def test_a_metric_of_another_kind_is_refused(forty):
     [("label_smoothing", 0.1), ("class_weights", "balanced"), ("focal_gamma", 2.0)],
 )
 def test_what_is_for_classes_is_refused_for_numbers(forty, name, value):
-    with pytest.raises(ConfigError, match=f"{name}: is for classes, but the labels are numbers"):
+    with pytest.raises(
+        ConfigError, match=f"{name}: applies to classes only, but the labels are numb"
+    ):
         read(forty, task="regression", **{name: value})

@@ -79,7 +79,7 @@ def test_pairs_have_two_columns_of_text_of_which_one_may_be_empty(tmp_path):
 def test_a_pair_of_two_empty_texts_is_a_bad_row(tmp_path):
     path = write(tmp_path, "t.tsv", "a\tb\t1", " \t\t0", header="text\tother\tlabel")
 
-    with pytest.raises(CorpusError, match=r"t.tsv: both texts are empty on line 3 — mend"):
+    with pytest.raises(CorpusError, match=r"t.tsv: both texts are empty on line 3 — fix"):
         read(path, Finetune(pair_column="other"))
 
 
@@ -118,7 +118,7 @@ def test_bad_bytes_are_replaced_on_request_and_counted(tmp_path, caplog):
     path.write_bytes(b"text\tlabel\na\xffb\t1\nc\t0\n")
 
     assert read(path, Finetune(on_bad_bytes="replace")).texts[0] == "a\ufffdb"
-    assert "t.tsv: 1 sequences of bytes that are not utf-8" in caplog.text
+    assert "t.tsv: 1 byte sequences are not valid utf-8" in caplog.text
 
 
 def test_all_bad_rows_are_named_in_one_message(tmp_path):
@@ -154,7 +154,7 @@ def test_bad_rows_are_left_out_on_request_and_said(tmp_path, caplog):
     table = read(path, SKIP)
 
     assert (table.texts, table.lines, table.num_skipped) == (("fine", "poor"), (2, 6), 3)
-    assert f"3 of 5 rows left out: {path}: the text is empty on line 3; the label is" in caplog.text
+    assert f"3 of 5 rows skipped: {path}: the text is empty on line 3; the label is" in caplog.text
 
 
 def test_a_table_of_bad_rows_alone_is_an_error_even_so(tmp_path):
@@ -171,7 +171,7 @@ def test_a_label_that_would_break_the_predictions_is_refused(tmp_path, label):
     path = tmp_path / "t.jsonl"
     path.write_text(f'{{"text": "x", "label": "{label}"}}\n{{"text": "y", "label": "c"}}\n')
 
-    with pytest.raises(CorpusError, match=r"the label holds a tab or a line break.* on line 1"):
+    with pytest.raises(CorpusError, match=r"the label contains a tab or a line break.* on line 1"):
         read(path)
 
 
@@ -201,7 +201,7 @@ def test_a_comma_file_called_tsv_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"label_column": "text"}, "text_column and label_column are both 'text' — name each"),
+        ({"label_column": "text"}, "text_column and label_column are both 'text' — choose the"),
         ({"pair_column": "text"}, "text_column and pair_column are both 'text'"),
         ({"pair_column": "label"}, "pair_column and label_column are both 'label'"),
     ],
@@ -250,8 +250,8 @@ def test_labels_in_parquet_are_what_they_would_be_as_text(tmp_path, labels, kind
 @pytest.mark.parametrize(
     ("task", "kind", "reason"),
     [
-        ("auto", "regression", "4 different numbers, some with fractions"),
-        ("classification", "classification", "as --task says"),
+        ("auto", "regression", "4 distinct numbers, not all integers"),
+        ("classification", "classification", "set by --task"),
     ],
 )
 def test_the_task_is_found_or_told(tmp_path, task, kind, reason):
@@ -279,8 +279,8 @@ def test_separators_inside_the_names_of_classes_are_said(tmp_path, caplog, label
 
     shown = min(label for label in labels if "," in label) if is_said else ""
     assert is_said == (
-        f"t.tsv: labels with ',' in them, such as {shown!r}, are taken for the names of one class "
-        "each; if they are several names, pass --task multi-label, else --task classification"
+        f"t.tsv: each label that contains ',', such as {shown!r}, is taken as the name of one "
+        "class; if they are lists of names, pass --task multi-label; if that is right, pass"
         in caplog.text
     )
 
@@ -290,8 +290,8 @@ def test_labels_that_are_no_numbers_are_bad_rows_of_a_regression(tmp_path):
 
     with pytest.raises(
         CorpusError,
-        match=r"t.tsv: the label 'two' is no number on line 3; the label 'inf' is no number on "
-        r"line 4 — .*; or, if the labels name classes, pass --task classification",
+        match=r"t.tsv: the label 'two' is not a number on line 3; the label 'inf' is not a number "
+        r"on line 4 — .*; or pass --task classification if the labels are class names",
     ):
         read(path, Finetune(task="regression"))
 
@@ -317,7 +317,7 @@ def test_labels_that_training_lacks_are_left_out_on_request(tmp_path, caplog):
     table = read_table(other, SKIP, task, train_name="train.tsv")
 
     assert (table.texts, table.num_skipped) == (("a", "d"), 2)
-    assert "labels that train.tsv does not have: '2' on line 3: left out" in caplog.text
+    assert "labels that train.tsv does not have: '2' on line 3: skipped" in caplog.text
 
 
 def test_read_texts_keeps_empty_ones_and_needs_no_label(tmp_path):
@@ -328,7 +328,7 @@ def test_read_texts_keeps_empty_ones_and_needs_no_label(tmp_path):
 
 def test_standard_input_has_no_name_to_tell_its_form():
     with pytest.raises(
-        ConfigError, match=r"standard input: has no name .*— state it with --format"
+        ConfigError, match=r"standard input: the format is unknown.*— set it with --format"
     ):
         list(read_texts(STDIN, CONFIG))
 
@@ -337,7 +337,7 @@ def test_a_labelled_table_is_no_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
 
     for path, name in (("-", "standard input"), (tmp_path / "pipe", "pipe")):
-        with pytest.raises(ConfigError, match=rf"{name}: expected a labelled table in a file, .*"):
+        with pytest.raises(ConfigError, match=rf"{name}: expected a file, since .*"):
             read(path, Finetune(format="tsv"))
 
 
@@ -363,4 +363,4 @@ def test_decimal_commas_are_named_as_what_they_may_be(tmp_path, caplog):
     _, labels, _ = read_train_table(write(tmp_path, "t.tsv", *rows), Finetune())
 
     assert labels.name == "classification"
-    assert "if they are numbers, write points for the commas" in caplog.text
+    assert "if they are numbers, replace the decimal commas by points" in caplog.text

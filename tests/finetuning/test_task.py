@@ -79,9 +79,9 @@ def test_one_bad_cell_does_not_make_names_of_numbers():
 def test_the_reason_for_a_kind_is_in_words():
     assert find_kind(["a", "b", "b,a"], separator=",")[1] == "cells such as 'b,a'"
     assert find_kind(["0.5", "0.25", "1"], separator=",")[1] == (
-        "3 different numbers, some with fractions"
+        "3 distinct numbers, not all integers"
     )
-    assert find_kind(["0", "1"], separator=",")[1] == "numbers that name classes"
+    assert find_kind(["0", "1"], separator=",")[1] == "numbers used as class names"
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_the_reason_for_a_kind_is_in_words():
         ("", "classification", "the label is empty"),
         (" \u3000", "regression", "the label is empty"),
         ("", "multi-label", None),
-        ("3,5", "regression", "the label '3,5' is no number"),
-        ("nan", "regression", "the label 'nan' is no number"),
-        ("1e999", "regression", "the label '1e999' is no number"),
-        ("1_0", "regression", "the label '1_0' is no number"),
-        ("-1e300", "regression", "the label '-1e300' is beyond 1e+18"),
+        ("3,5", "regression", "the label '3,5' is not a number"),
+        ("nan", "regression", "the label 'nan' is not a number"),
+        ("1e999", "regression", "the label '1e999' is not a number"),
+        ("1_0", "regression", "the label '1_0' is not a number"),
+        ("-1e300", "regression", "the label '-1e300' is larger than 1e+18"),
         (" -1.5e3 ", "regression", None),
-        ("a\nb", "classification", "the label holds a tab or a line break, which a table of "
-         "predictions cannot"),
-        ("a,,b", "multi-label", "the label has nothing before or after a ','"),
+        ("a\nb", "classification", "the label contains a tab or a line break, which a "
+         "prediction table cannot hold"),
+        ("a,,b", "multi-label", "the label has an empty name before or after a ','"),
         ("a,b", "multi-label", None),
     ],
 )  # fmt: skip
@@ -133,9 +133,9 @@ def test_numbers_stay_numbers():
 @pytest.mark.parametrize(
     ("cells", "kind", "message"),
     [
-        (["yes", "yes"], "classification", "t.tsv: all 2 rows have the label 'yes'; expected two"),
+        (["yes", "yes"], "classification", "t.tsv: all 2 rows have the label 'yes'; expected at"),
         (["", ""], "multi-label", "t.tsv: none of the 2 rows has a label"),
-        (["2", "2.0"], "regression", "t.tsv: all 2 rows have the value 2; expected several"),
+        (["2", "2.0"], "regression", "t.tsv: all 2 rows have the value 2; expected diffe"),
     ],
 )
 def test_labels_from_which_nothing_can_be_learnt_are_refused(cells, kind, message):

@@ -46,7 +46,7 @@ def test_a_tokenizer_shows_report_pieces_and_encodings(chain, tiny_documents):
     pieces = facts(found.sections, "pieces")
     assert pieces["start a word"] == str(len(starts))
     assert pieces["rare"].endswith(entries[-1])
-    lengths = bars(found.sections, "characters of a piece")
+    lengths = bars(found.sections, "characters per piece")
     assert lengths["1"] == sum(len(entry.removeprefix("##")) == 1 for entry in ordinary)
     assert sum(lengths.values()) == len(ordinary)
     ((text, cut, number, unknown),) = grid(found.sections, "sample encodings").rows
@@ -67,7 +67,7 @@ def test_a_tokenizer_of_another_library_has_no_report(make_foreign, tmp_path):
 
 @pytest.mark.parametrize(
     ("mode", "kind", "sample"),
-    [("whole", "whole tokens", "5900 900 9001"), ("kmer:2", "k-mers of 2", "ACGTTGCAACGT")],
+    [("whole", "whole tokens", "5900 900 9001"), ("kmer:2", "2-mers with stride", "ACGTTGCAACGT")],
 )
 def test_samples_are_of_the_kind_that_the_tokenizer_cuts(tmp_path, mode, kind, sample):
     from bertpre.config.schema import BuildVocab
@@ -91,7 +91,7 @@ def test_data_shows_counts_lengths_pieces_and_examples(chain):
     about = facts(found.sections, "data")
     assert about["training examples"] == f"{manifest['training_examples']:,}"
     assert about["objective"] == "mlm-nsp"
-    lengths = bars(found.sections, "tokens of an example")
+    lengths = bars(found.sections, "tokens per example")
     assert sum(lengths.values()) == manifest["training_examples"]
     assert lengths["46-48"] >= manifest["full_length_examples"]
     rows = grid(found.sections, "pieces in the training text").rows
@@ -119,7 +119,7 @@ def test_a_run_shows_steps_losses_checkpoints_and_curves(chain):
     ]  # fmt: skip
     marked = [row[0] for row in checkpoints if row[3] == "best"]
     assert marked == [f"checkpoints/step-{best:08d}"]
-    assert {row[4] for row in checkpoints} == {"whole"}
+    assert {row[4] for row in checkpoints} == {"complete"}
     curves = {s.title: s for s in found.sections if isinstance(s, Curves)}
     assert list(curves["MLM loss (nats)"].lines["held out"]) == sorted(scores.items())
     assert set(curves["MLM loss (nats)"].lines) == {
@@ -205,7 +205,7 @@ def test_a_model_shows_labels_scores_and_history(chain):
     assert list(scores.header[:4]) == ["", "part", "accuracy", "macro f1"]
     assert scores.rows[0][:3] == ["the model", "dev", f"{metrics['dev']['accuracy']:.4f}"]
     assert {row[0] for row in scores.rows} == {
-        "the model", "always the commonest", "TF-IDF + linear",
+        "the model", "most common label", "TF-IDF + linear",
     }  # fmt: skip
     assert [row[0] for row in grid(found.sections, "labels").rows] == ["cat", "dog"]
     (curves,) = [s for s in found.sections if isinstance(s, Curves)]
@@ -243,6 +243,7 @@ def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
     shutil.copytree(chain / "model", folder)
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text()) | {"task": "regression", "classes": ["score"]}
+    manifest["class_counts"] = {"dev": {}}
     manifest["options"]["metric"] = "pearson"
     path.write_text(json.dumps(manifest))
     scores = {"spearman": 0.5, "pearson": 0.25, "rmse": 1.5, "loss": 2.0}
@@ -256,7 +257,7 @@ def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
     assert {s.title for s in found.sections if isinstance(s, Grid)} == {"scores", "tensors"}
     table = grid(found.sections, "scores")
     assert table.header == ["", "part", "pearson", "spearman", "rmse", "loss"]
-    assert [row[0] for row in table.rows] == ["the model", "always the mean"]
+    assert [row[0] for row in table.rows] == ["the model", "mean label"]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,8 @@ def test_texts_are_cut_by_the_tokenizer_of_a_run_or_of_several_models(chain, tmp
     shutil.copytree(chain / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run/final")
     shutil.copytree(chain / "model", tmp_path / "folds/fold-1")
-    write_manifest(tmp_path / "folds", "model", {"classes": [], "members": ["fold-1"]})
+    facts_of_all = {"task": "classification", "classes": [], "members": ["fold-1"]}
+    write_manifest(tmp_path / "folds", "model", facts_of_all)
 
     for name in ("run", "folds"):
         table = grid(inspect(tmp_path / name, texts=["a dog"]).sections, "sample encodings")

@@ -28,8 +28,7 @@ def test_the_page_shows_the_whole_chain_found_beside_the_run(chain, tmp_path):
     metrics = json.loads((chain / "model/metrics.json").read_text())
     commonest = metrics["baselines"]["majority"]["dev"]["accuracy"]
     assert (
-        f"{metrics['dev']['accuracy']:.4f} (the model), {commonest:.4f} (always the commonest)"
-        in page
+        f"{metrics['dev']['accuracy']:.4f} (the model), {commonest:.4f} (most common label)" in page
     )
     assert page.count("data:image/svg+xml;base64,") >= 4  # loss, two accuracies, rate
     assert page.count("data:image/png;base64,") == 1  # the confusion matrix
@@ -74,7 +73,7 @@ def test_folders_of_another_run_are_refused(chain, tutorial_checkpoint, tmp_path
 
     assert str(caught.value) == (
         f"{chain / 'model'}: does not belong to this run: it was fine-tuned from other weights — "
-        "name another folder, or leave the option out"
+        "pass another folder, or leave the option out"
     )
     with pytest.raises(DataFormatError, match="expected a data folder, found 'tokenizer'"):
         report(chain / "run", tmp_path / "r.html", data=chain / "tokenizer")

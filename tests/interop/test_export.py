@@ -136,28 +136,28 @@ def test_what_the_library_has_no_words_for_is_refused(chain, tutorial_checkpoint
 
     with pytest.raises(InteropError) as caught:
         export(tutorial_checkpoint, tmp_path / "out", to="huggingface")
-    with pytest.raises(InteropError, match="has no classifier on the mean of the tokens"):
+    with pytest.raises(InteropError, match="has no classifier with mean pooling"):
         export(tmp_path / "mean", tmp_path / "out", to="huggingface")
-    with pytest.raises(InteropError, match="has no classifier on the comparison of two texts"):
+    with pytest.raises(InteropError, match="has no classifier that compares two texts"):
         export(tmp_path / "compare", tmp_path / "out", to="huggingface")
 
     assert str(caught.value) == (
-        f"{tutorial_checkpoint}/final: BERT of the transformers library has no pre-norm layers, "
-        "sinusoidal positions, so it would compute something else — use it with bertpre, or export "
-        "it with --to onnx; a fine-tuned model with --pooling cls can be exported"
+        f"{tutorial_checkpoint}/final: BERT in the transformers library has no pre-norm layers, "
+        "sinusoidal positions, so its outputs would differ — use it with bertpre, or export "
+        "it with --to onnx; a model fine-tuned with --pooling cls can be exported"
     )
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_another_library_has_to_be_imported_first(make_foreign, tmp_path):
-    with pytest.raises(InteropError, match=r"bertpre did not write it — bring it in with `bertpre"):
+    with pytest.raises(InteropError, match=r"bertpre did not write it — import it with `bertpre"):
         export(make_foreign(), tmp_path / "out", to="huggingface")
 
 
 def test_overlapping_kmers_are_said_to_be_cut_nowhere_else(make_exported, caplog):
     make_exported(DNA, BuildVocab(token_mode="kmer:3", min_frequency=1))
 
-    assert "other libraries cut no sequences to overlapping 3-mers: give this model" in caplog.text
+    assert "do not split sequences into overlapping 3-mers: pass this" in caplog.text
 
 
 def test_the_folder_is_clean_whole_and_made_once(chain, tmp_path):

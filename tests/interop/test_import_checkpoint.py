@@ -189,8 +189,8 @@ def test_entries_without_a_row_are_refused_or_get_a_random_one(make_foreign, tmp
 
     assert str(caught.value) == (
         f"{foreign}: the vocabulary has 92 entries, but the word embedding only 90 rows; without "
-        "one are '鳥', 'new2' — copy the tokenizer files that the model was trained with into the "
-        "folder; or, if these are the right ones, give the others random rows with --add-rows"
+        "a row: '鳥', 'new2' — copy the tokenizer files that the model was trained with into the "
+        "folder; or, if these are the right ones, add random rows with --add-rows"
     )
     assert report.new_entries == ("鳥", "new2")
     before, after = (
@@ -260,7 +260,7 @@ def test_other_networks_and_empty_folders_are_errors(make_foreign, tmp_path):
     with pytest.raises(CheckpointError, match=r"none of its \d+ tensors has a name that BERT has"):
         import_checkpoint(foreign, tmp_path / "in")
     (foreign / "vocab.txt").rename(tmp_path / "vocab.txt")
-    with pytest.raises(InteropError, match=r"has neither vocab.txt nor tokenizer.json, so nobody"):
+    with pytest.raises(InteropError, match=r"has neither vocab.txt nor tokenizer.json, so the"):
         import_checkpoint(foreign, tmp_path / "in")
     with pytest.raises(CheckpointError, match=r"no: there is no such folder; expected a folder"):
         import_checkpoint(tmp_path / "no", tmp_path / "in")
