@@ -26,6 +26,7 @@ YOUR_FILES = {
 OUTPUT_FILES = {
     *("vocab.txt", "config.json", "config.yaml", "manifest.json", "metrics.jsonl", "metrics.json"),
     *("curves.png", "classes.tsv", "dev_predictions.tsv", "model.safetensors", "tokenizer.json"),
+    "chain.json",
 }
 NOT_MADE_HERE = {"model.onnx", "data/demo/"}
 FILE_NAME = re.compile(r"[\w./-]+\.(?:py|yaml|toml|md|txt|tsv|csv|jsonl?|bin|safetensors|onnx|png)")

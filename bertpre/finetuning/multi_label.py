@@ -100,7 +100,7 @@ class MultiLabel(Task):
         thresholds = manifest.get("thresholds")
         return cls(
             names=tuple(manifest["classes"]),
-            separator=manifest["options"]["label_separator"],
+            separator=manifest["options"].get("label_separator", ","),
             thresholds=None if thresholds is None else tuple(thresholds),
         )
 
