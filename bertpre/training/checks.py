@@ -85,7 +85,7 @@ def check_pretraining(
         return RunPlan(asked, False, planned, origin.folder)
     _check_same_run(stored, asked, output)
     assert stored.decided is not None
-    before, asked = stored.decided.max_steps, replace(asked, decided=stored.decided)
+    before, asked = stored.decided["max_steps"], replace(asked, decided=stored.decided)
     if extend_to is None or extend_to == before:
         is_finished = (output / "final" / MANIFEST).is_file()
         return RunPlan(asked, is_finished, before, origin.folder)

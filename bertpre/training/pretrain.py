@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import exp, isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -120,7 +120,7 @@ def pretrain(
             if is_first:
                 if plan.reopened_after is not None:
                     reopen_run(output, after_step=plan.reopened_after)
-                started = replace(plan.config, decided=setup.decided)
+                started = replace(plan.config, decided=asdict(setup.decided))
                 start_run_folder(output, started, lock=lock, overwrite=overwrite)
             setup.ranks.wait()
             tell = on_event if is_first else lambda event: None

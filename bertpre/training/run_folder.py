@@ -4,7 +4,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,6 @@ RUN_CONFIG = "config.yaml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decided:
-    """What is settled when a run starts, and stays.
-
-    Attributes:
-        max_steps, warmup_steps: updates in the run, and those of them in the warm-up.
-        batch_ramp_steps: updates over which the batch grows, if it does.
-        micro_batch_size: examples in one forward pass.
-    """
-
-    max_steps: int
-    warmup_steps: int
-    batch_ramp_steps: int
-    micro_batch_size: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """The options of a run, as its ``config.yaml`` holds them.
 
@@ -43,7 +27,8 @@ class RunConfig:
         data: fingerprint of the data folder.
         init_from: fingerprint of the weights that the run starts from; None if they are drawn.
         model, pretrain: the sections as plain values.
-        decided: None before the run has started.
+        decided: the steps and sizes that were settled when the run started; ``max_steps``, and the
+            others if the version that wrote them had them. None before the start.
     """
 
     seed: int
@@ -51,7 +36,7 @@ class RunConfig:
     init_from: str | None
     model: dict[str, Any]
     pretrain: dict[str, Any]
-    decided: Decided | None
+    decided: dict[str, int] | None
 
 
 def start_run_folder(output: Path, config: RunConfig, *, lock: Path, overwrite: bool) -> None:
@@ -82,11 +67,10 @@ def read_run_config(run: Path) -> RunConfig:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
     sections: dict[str, Any] = stored if isinstance(stored, dict) else {}
-    names = {field.name for field in fields(Decided)}
     if not (
         {"seed", "data"} <= sections.keys()
         and all(isinstance(sections.get(name), dict) for name in ("model", "pretrain", "decided"))
-        and names <= sections["decided"].keys()
+        and "max_steps" in sections["decided"]
     ):
         raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
     return RunConfig(
@@ -95,7 +79,7 @@ def read_run_config(run: Path) -> RunConfig:
         init_from=sections.get("init_from"),
         model=sections["model"],
         pretrain=sections["pretrain"],
-        decided=Decided(**{name: sections["decided"][name] for name in names}),
+        decided=sections["decided"],
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -28,12 +28,27 @@ from bertpre.training.distributed import Ranks, join_ranks
 from bertpre.training.init_from import load_initial_weights
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import PretrainingOptimizer
-from bertpre.training.run_folder import Decided
 from bertpre.training.schedule import decay_steps, learning_rate_factor, ramp
 from bertpre.training.step import Losses, LossScale, StepResult, evaluate, train_step
 
 # What a micro-batch holds by default: enough to fill a device, little enough to fit.
 _MICRO_BATCH_TOKENS = 16_384
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """What is settled when a run starts, and stays.
+
+    Attributes:
+        max_steps, warmup_steps: updates in the run, and those of them in the warm-up.
+        batch_ramp_steps: updates over which the batch grows, if it does.
+        micro_batch_size: examples in one forward pass.
+    """
+
+    max_steps: int
+    warmup_steps: int
+    batch_ramp_steps: int
+    micro_batch_size: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,17 +240,22 @@ def _build_model(data: PretrainingData, shape: Model, seed: int) -> BertForPreTr
 
 
 def _decide(
-    options: Pretrain, data: PretrainingData, before: Decided | None, max_steps: int
+    options: Pretrain, data: PretrainingData, before: dict[str, int] | None, max_steps: int
 ) -> Decided:
-    """Settle steps and sizes; all but the length and a stated size stay as they were before."""
-    stated = options.micro_batch_size if isinstance(options.micro_batch_size, int) else None
-    if before is not None:
-        micro_batch_size = stated or before.micro_batch_size
-        return replace(before, max_steps=max_steps, micro_batch_size=micro_batch_size)
+    """Settle steps and sizes; all but the length and a stated size stay as they were before.
+
+    An older version may not have stored all of them; the rest follow from the options.
+    """
     fitting = max(1, _MICRO_BATCH_TOKENS // data.max_seq_length)
-    return Decided(
+    decided = Decided(
         max_steps=max_steps,
         warmup_steps=round(options.schedule.warmup_ratio * max_steps),
         batch_ramp_steps=max(1, round(options.batch_ramp_ratio * max_steps)),
-        micro_batch_size=stated or min(options.global_batch_size, fitting),
+        micro_batch_size=min(options.global_batch_size, fitting),
     )
+    before = before or {}
+    kept = {name: before.get(name, value) for name, value in asdict(decided).items()}
+    kept["max_steps"] = max_steps
+    if isinstance(options.micro_batch_size, int):
+        kept["micro_batch_size"] = options.micro_batch_size
+    return Decided(**kept)

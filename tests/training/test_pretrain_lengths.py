@@ -195,6 +195,32 @@ def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
     assert result.step == 6
 
 
+def test_a_run_of_an_older_version_goes_on_with_what_follows_from_its_options(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(
+        tiny_config, schedule=Schedule(warmup_ratio=0.25), micro_batch_size="auto",
+        initial_global_batch_size=2, batch_ramp_ratio=0.5,
+    )  # fmt: skip
+    pretrain(tiny_data, output=tmp_path / "twin", config=config)
+    seen: list[int] = []
+    pretrain(
+        tiny_data, output=tmp_path / "run", config=config,
+        should_stop=lambda: 5 in seen, on_event=lambda event: seen.append(
+            getattr(event, "step", 0)),
+    )  # fmt: skip
+    path = tmp_path / "run" / "config.yaml"
+    stored = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**stored, "decided": {"max_steps": 12}}))
+
+    pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    # A quarter and half of 12 updates, and a whole batch of short examples in one pass.
+    sizes = {"warmup_steps": 3, "batch_ramp_steps": 6, "micro_batch_size": 8}
+    assert yaml.safe_load(path.read_text())["decided"] == {"max_steps": 12, **sizes}
+    assert weights(tmp_path / "run") == weights(tmp_path / "twin")
+
+
 @pytest.mark.parametrize("name", ["constant", "wsd"])
 def test_a_longer_run_is_the_one_that_was_long_from_the_start(
     tmp_path: Path, tiny_data: Path, tiny_config: Config, name: Any
