@@ -9,11 +9,10 @@ from typing import Any
 from bertpre.artefacts import fingerprint, stage_folder, write_manifest
 from bertpre.config.schema import MakeData
 from bertpre.corpus.report import CorpusReport
-from bertpre.data.dataset import PretrainingData
+from bertpre.data.dataset import PretrainingData, export_jsonl
 from bertpre.data.index import DUPE_FACTOR, check_pairs_possible, count_ids, write_index
 from bertpre.data.parts import read_parts
 from bertpre.data.report import DataReport, describe_data, most_unknown
-from bertpre.data.samples import export_jsonl
 from bertpre.data.sources import (
     Progress,
     Source,

@@ -12,9 +12,8 @@ from bertpre.corpus.report import CorpusReport, quantiles
 from bertpre.data.examples import Records, example_lengths, map_records, read_examples
 from bertpre.data.index import DrawnIndex, IdCounts
 from bertpre.data.masking import MaskSpec, example_keys, mask_examples, mask_spec
-from bertpre.data.shards import most_frequent
 from bertpre.data.split import SplitDocuments
-from bertpre.data.tokens import TokenStore
+from bertpre.data.tokens import TokenStore, most_frequent
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 _MASKS_SAMPLED = 1000  # examples

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertpre.data.shards import ShardWriter, TokenizedDocuments, shard_counts
+from bertpre.data.tokens import ShardWriter, TokenizedDocuments, shard_counts
 from bertpre.errors import ConfigError, TokenizerError
 from bertpre.tokenizer.tokenizer import Segmenter, Tokenizer, load_segmenter
 

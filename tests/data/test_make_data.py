@@ -11,13 +11,12 @@ import pytest
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
-from bertpre.data import samples as export
+from bertpre.data import dataset as export
 from bertpre.data import tokenizing
-from bertpre.data.dataset import PretrainingData
+from bertpre.data.dataset import DecodedExample, PretrainingData, decode_examples
 from bertpre.data.examples import RANDOM_NEXT, read_examples
 from bertpre.data.make_data import make_data
 from bertpre.data.report import DataReport
-from bertpre.data.samples import DecodedExample, decode_examples
 from bertpre.errors import BertpreError, ConfigError, CorpusError, TokenizerError
 from bertpre.tokenizer.tokenizer import Tokenizer
 
