@@ -24,14 +24,13 @@ from bertpre.data.random64 import U64, Array, derive, permute
 from bertpre.data.tokens import TokenStore
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-# Those of BERT, whatever training uses, so that runs can be compared.
+# As BERT masks, whatever training uses, so that runs can be compared.
 HELD_OUT_MASKS = mask_spec(MakeData())
 
-# Beyond this much of token ids, which then may not stay in memory, examples are shuffled in blocks:
-# neighbours in the index lie side by side on disk. The machine's memory must not decide, or another
-# machine would train in another order.
+# Larger token ids may not fit in memory, so examples are shuffled in blocks, whose tokens are
+# contiguous on disk. A constant, because the order must not depend on the machine's memory.
 SHUFFLED_WHOLE_BYTES = 16 * 2**30
-_BLOCK = 4096  # examples that are neighbours in the index
+_BLOCK = 4096  # consecutive examples of the index
 _WINDOW = 256  # blocks that are shuffled together: some 300 MB of ids at length 128
 
 _MOST_SHOWN = 512  # tokens of an example
@@ -40,16 +39,16 @@ LABEL_NAMES = {"mlm-nsp": ("is next", "random"), "mlm-sop": ("in order", "swappe
 
 
 def epoch_order(places: Array, size: int, *, key: int, ids_bytes: int) -> Array:
-    """Return which examples come at places of an epoch.
+    """Return the examples at the given places of an epoch.
 
-    In blocks, these are permuted first, then the examples of so many consecutive blocks; what does
-    not fill a block comes last in the epoch.
+    In blocks, the blocks are permuted first, then the examples within each window of blocks;
+    examples that do not fill a block come last in the epoch.
 
     Args:
         places: int64, in [0, size).
         size: examples in an epoch.
-        key: a number from `derive`; another key, another order.
-        ids_bytes: what the token ids take.
+        key: a number from `derive` that decides the order.
+        ids_bytes: size of the token ids.
     """
     if ids_bytes <= SHUFFLED_WHOLE_BYTES:
         return permute(places, size, key)
@@ -75,7 +74,7 @@ def epoch_order(places: Array, size: int, *, key: int, ids_bytes: int) -> Array:
 
 
 class PretrainingData:
-    """Everything that training needs of a data folder; only what is touched is read.
+    """What training needs from a data folder, read on demand.
 
     Args:
         folder: written by make-data.
@@ -107,11 +106,11 @@ class PretrainingData:
 
     @property
     def with_nsp(self) -> bool:
-        """Whether the examples are pairs with a label, of next sentences or of their order."""
+        """Whether the examples are pairs with a label for the next sentence or the order."""
         return self.objective in ("mlm-nsp", "mlm-sop")
 
     def order(self, start: int, count: int, *, seed: int) -> tuple[Array, Array]:
-        """Return which examples come at places start to start + count - 1 of endless training.
+        """Return the examples at places start to start + count - 1 of training without end.
 
         Each epoch is another permutation of all examples of all passes.
 
@@ -139,7 +138,7 @@ class PretrainingData:
             examples: int64, (B,): their numbers.
             epochs: int64, (B,): the epoch in which each is seen; ignored with static masks.
             seed: decides dynamic masks; static ones go by the data folder's own seed.
-            spec: how dynamic masks are drawn; by default as the data folder says.
+            spec: how dynamic masks are drawn; the data folder's by default.
         """
         if self.static_masks:
             seed = self.seed
@@ -159,9 +158,9 @@ class PretrainingData:
 
 
 def _read_options(stored: dict[str, Any]) -> MakeData:
-    """Return stored options of examples; one that came after the folder was made has its default.
+    """Return the stored options for examples; options newer than the folder have their defaults.
 
-    How the text was read is left out: another version may have had other options for it.
+    Those for reading text are left out, as another version may have had others.
     """
     known = config_to_dict(MakeData()).keys() - {"text"}
     return MakeData(**{name: stored[name] for name in known & stored.keys()})
@@ -174,8 +173,8 @@ class DecodedExample:
     Attributes:
         tokens: what the model sees.
         token_type_ids: the segment of each.
-        predicted: place to what stood there, in order.
-        label: "is next", "random", "in order" or "swapped"; None without pairs that are told apart.
+        predicted: the original token at each predicted place, in order.
+        label: "is next", "random", "in order" or "swapped"; None without labelled pairs.
     """
 
     tokens: tuple[str, ...]
@@ -186,7 +185,7 @@ class DecodedExample:
     def __str__(self) -> str:
         """The example in one line; a predicted token is shown as ``{seen→was}``.
 
-        Of one that is longer than people read, only the first tokens are shown.
+        Only the first tokens of a very long example are shown.
         """
         shown = [
             f"{{{token}→{self.predicted[place]}}}" if place in self.predicted else token
@@ -225,14 +224,14 @@ def decode_examples(data: PretrainingData, count: int) -> list[DecodedExample]:
 
 
 def export_jsonl(data: PretrainingData, path: Path) -> None:
-    """Write every training example with its masks: of its pass, or of epoch 0 if dynamic.
+    """Write every training example, masked as in its pass, or as in epoch 0 if dynamic.
 
     Each line has ``tokens`` (after masking), ``token_type_ids``, ``masked_positions``,
-    ``masked_tokens`` (what stood there), ``pass`` and, with pairs, ``nsp_label`` or ``sop_label``.
+    ``masked_tokens`` (the original ones), ``pass`` and, with pairs, ``nsp_label`` or ``sop_label``.
 
     Args:
         data: a finished data folder.
-        path: the file to write; an existing one is replaced once the new one is whole.
+        path: the file to write; an existing one is replaced once the new one is complete.
     """
     with whole_file(path) as file:
         for row in _rows(data):

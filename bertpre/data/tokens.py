@@ -35,7 +35,7 @@ class TokenizedDocuments(NamedTuple):
         text_bytes: size of the text in UTF-8.
         empty_sentences: sentences that had no token left, which are not in the arrays.
         empty_documents: documents that had no sentence left.
-        unknown: characters (of whole-token vocabularies, tokens) that have no entry, counted.
+        unknown: counts of characters (tokens, for whole-token vocabularies) without an entry.
     """
 
     ids: Array
@@ -50,7 +50,7 @@ class TokenizedDocuments(NamedTuple):
 
 
 class ShardCounts(NamedTuple):
-    """What is in a whole shard, as its ``.json`` says; see `TokenizedDocuments`."""
+    """Counts of a finished shard, from its ``.json``; see `TokenizedDocuments`."""
 
     tokens: int
     sentences: int
@@ -80,7 +80,7 @@ class ShardWriter:
         self._files.close()
 
     def add(self, part: TokenizedDocuments, *, shard: int = 0) -> None:
-        """Append documents to a shard; the one before it is finished then."""
+        """Append documents to a shard; a new number finishes the one before."""
         if shard != self._number:
             self._finish()
             self._start(shard)
@@ -130,17 +130,17 @@ class ShardWriter:
 
 
 def most_frequent(counts: Counter[str], most: int) -> list[tuple[str, int]]:
-    """Return what was counted most often, in alphabetical order where the counts are equal."""
+    """Return the most frequent items, in alphabetical order where counts are equal."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
 
 
 def shard_counts(folder: Path, number: int) -> Path:
-    """Return the file that says that a shard is whole, and holds its counts."""
+    """Return the path of a shard's counts, which exist once the shard is finished."""
     return folder / f"{number:05d}.json"
 
 
 def finished_shards(folder: Path) -> list[ShardCounts]:
-    """Return the counts of each whole shard, in order, up to the first that is missing."""
+    """Return the counts of each finished shard, in order, up to the first missing one."""
     paths = (shard_counts(folder, number) for number in itertools.count())
     found = itertools.takewhile(Path.is_file, paths)
     return [ShardCounts(**json.loads(path.read_text())) for path in found]
@@ -159,7 +159,7 @@ class _Shard:
 
 
 class TokenStore:
-    """All shards as one long row of tokens, cut into sentences and documents.
+    """All shards as one sequence of tokens, divided into sentences and documents.
 
     Args:
         folder: a data folder's ``tokens``.
@@ -227,7 +227,7 @@ class TokenStore:
         """Return how many sentences start before tokens ("left"), or not after them ("right").
 
         Args:
-            tokens: int64, (n,): places in the store, which may lie behind its end.
+            tokens: int64, (n,): places in the store, which may be past its end.
             side: as of `numpy.searchsorted`.
         """
         found = np.full(len(tokens), self.num_sentences + 1, np.int64)
@@ -235,7 +235,7 @@ class TokenStore:
             if number == len(self._shards):
                 continue
             shard = self._shards[number]
-            # Of the same type as what is searched, which numpy would copy as a whole otherwise.
+            # The same type as the searched array, or numpy would copy all of it.
             inside = (tokens[here] - shard.first_token).astype(np.uint64)
             found[here] = np.searchsorted(shard.sentences, inside, side) + shard.first_sentence
         return found
@@ -296,5 +296,5 @@ def _map(stem: Path, name: str, dtype: str, count: int) -> Array:
         )
     if count == 0:  # an empty file cannot be mapped
         return np.zeros(0, dtype)
-    # A view without numpy's class for maps, whose every look-up costs a microsecond.
+    # A plain view, as each look-up in a memmap costs a microsecond more.
     return np.memmap(path, dtype=dtype, mode="r", shape=(count,)).view(np.ndarray)

@@ -265,7 +265,7 @@ def test_mostly_one_sentence_documents_are_a_warning(
 
     make(one + two, eval_fraction=0.0)
 
-    assert "30 of 40 training documents (75 %) have one sentence" in caplog.text
+    assert "30 of 40 training documents (75 %) have only one sentence" in caplog.text
 
 
 def test_t02_one_document_cannot_teach_nsp(make: Make) -> None:
@@ -318,7 +318,10 @@ def test_when_nothing_can_be_held_out_it_is_said(
 def test_one_held_out_document_has_no_pairs(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     make("a dog.\nthe cat.\nthe moon.\n\nsome bread.\n\nthe harbour.\n", eval_fraction=0.2)
 
-    assert "the held-out text is one document: no held-out examples" in caplog.text
+    assert (
+        "the held-out text is one document, but NSP needs two: there are no held-out examples"
+        in caplog.text
+    )
 
 
 def test_t20_sentences_of_one_token_keep_a_prediction(make: Make, tmp_path: Path) -> None:
@@ -518,7 +521,7 @@ def test_an_export_never_replaces_the_input(
 def test_an_export_into_the_output_is_refused(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}: is in the data folder to be made"):
+    with pytest.raises(ConfigError, match=rf"{name}: would be in the data folder"):
         make_data(
             [tiny_corpus],
             tokenizer=tiny_tokenizer,
@@ -553,7 +556,7 @@ def test_an_export_without_room_says_that_the_data_folder_is_finished(
 def test_an_export_without_a_folder_is_refused_before_the_work(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere — make it first"):
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere — create it first"):
         make_data(
             [tiny_corpus],
             tokenizer=tiny_tokenizer,
@@ -610,7 +613,7 @@ def test_pairs_of_a_table_have_no_next_sentence(make: Make, tmp_path: Path) -> N
     table = tmp_path / "pairs.tsv"
     table.write_text("text\tb\nthe cat\tthe moon\n", encoding="utf-8")
 
-    with pytest.raises(ConfigError, match="examples as they are, without the next-sentence") as no:
+    with pytest.raises(ConfigError, match="examples directly, without the next-sentence") as no:
         make(table, text=TextOptions(pair_column="b"))
 
     assert no.value.hint == "pass --objective mlm with --pair-column"
