@@ -327,9 +327,7 @@ def test_a_report_of_another_version_is_refused(
     manifest = part / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"bad_bytes"', '"worse_bytes"'))
 
-    with pytest.raises(
-        DataFormatError, match="another version of bertpre wrote the manifest's"
-    ):
+    with pytest.raises(DataFormatError, match="another version of bertpre wrote the manifest's"):
         merge_parts([part], output=tmp_path / "data", config=CONFIG)
 
 
