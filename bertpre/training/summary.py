@@ -76,8 +76,8 @@ def _warn_of_idle_stopping(setup: Setup) -> None:
     num_evals = -(-setup.max_steps // every)
     if num_evals < patience + 2:  # the first is a gain, and after the last nothing is left
         log.warning(
-            "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run early that "
-            "has %d in all; set pretrain.eval_every_steps, now %d of %d steps, to at most %d",
+            "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run early "
+            "that has %d in all; set pretrain.eval_every_steps, now %d of %d steps, to at most %d",
             patience,
             num_evals,
             every,
