@@ -184,7 +184,7 @@ def _read_legacy(path: Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{path}: holds more than tensors, or is damaged; bertpre runs no code from it",
-            f"convert it to {WEIGHTS} on a machine where you trust it",
+            f"convert it to {WEIGHTS} where you trust it",
         ) from error
     except (RuntimeError, EOFError, LookupError, ValueError, TypeError, OSError) as error:
         raise CheckpointError(

@@ -251,7 +251,7 @@ def test_legacy_weights_are_read(build: Build, tmp_path: Path) -> None:
 
 def test_a_folder_without_weights_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
-        CheckpointError, match=r"has neither model.safetensors nor pytorch_model.bin — give a"
+        CheckpointError, match=r"has neither model.safetensors nor pytorch_model.bin — use a"
     ):
         read_weights(tmp_path)
 
