@@ -89,8 +89,8 @@ def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
         )
     if one > len(training) / 2:
         log.warning(
-            "%d of %d training documents (%.0f %%) have one sentence and yield only random pairs; "
-            "--objective mlm may suit this text better",
+            "%d of %d training documents (%.0f %%) have only one sentence and yield "
+            "only random pairs; --objective mlm may suit this text better",
             one,
             len(training),
             100 * one / len(training),

@@ -248,7 +248,9 @@ def test_sample_examples_mark_what_is_predicted(tiny_data: Path) -> None:
 def test_t01_documents_of_one_sentence_cannot_teach_nsp(make: Make, tmp_path: Path) -> None:
     text = "".join(f"the cat sees number {i}.\n\n" for i in range(120))
 
-    with pytest.raises(CorpusError, match=r"100 % of the 118 training documents have one") as error:
+    with pytest.raises(
+        CorpusError, match=r"100 % of the 118 training documents have only one"
+    ) as error:
         make(text)
 
     assert "--objective mlm" in str(error.value)
@@ -459,7 +461,7 @@ def test_t04_too_many_unknown_tokens_are_refused_with_the_characters(
     with pytest.raises(CorpusError) as error:
         make(text, objective="mlm", max_seq_length=16, max_unknown_share=0.05)
 
-    assert "tokens are [UNK], which a model cannot learn from; expected 5% at most; " in str(
+    assert "tokens are [UNK], which a model cannot learn from; expected at most 5%; " in str(
         error.value
     )
     assert "most often for '文' 2, '中' 1" in error.value.message
@@ -548,7 +550,7 @@ def test_an_export_without_room_says_that_the_data_folder_is_finished(
     assert error.value.message == (
         f"{examples}: cannot be written (No space left on device); {data} is finished without it"
     )
-    assert f"--overwrite; --tokens {data} and another --output" in str(error.value.hint)
+    assert f"by --tokens {data} and choose another --output" in str(error.value.hint)
     assert list(tmp_path.iterdir()) == [data]
     assert len(PretrainingData(data).records) > 0
 
