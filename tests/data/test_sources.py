@@ -107,7 +107,7 @@ def test_another_split_over_the_same_tokens_is_a_warning(
     assert "held out" not in caplog.text
 
     index_tokens(tiny_data, output=tmp_path / "other", config=config, seed=seed + 1)
-    assert f"than in {tiny_data} (seed {seed} there, {seed + 1} here), so do not" in caplog.text
+    assert f"those of {tiny_data} (seed {seed} there, {seed + 1} here), so do not" in caplog.text
 
     caplog.clear()
     index_tokens(tiny_data, output=tmp_path / "more", config=replace(config, eval_fraction=0.25))
