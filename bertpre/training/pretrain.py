@@ -104,8 +104,7 @@ def pretrain(
         return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
         # torchrun gives each process its rank; only the first reads every byte of the data.
-        checks_content = os.environ.get("RANK", "0") == "0"
-        loaded = PretrainingData(data, check_content=checks_content)
+        loaded = PretrainingData(data, check_content=os.environ.get("RANK", "0") == "0")
         setup = set_up_by_trial(loaded, config, plan, should_stop)
         if setup is None:
             return PretrainResult(None, 0, False)
@@ -259,8 +258,7 @@ class _Loop:
         if self.setup.ranks.is_first:
             draw_curves(self.run)
             if self.is_done:
-                step = self._take_best_weights()
-                self.saved = save_final(self.run, self.setup, step=step)
+                self.saved = save_final(self.run, self.setup, step=self._take_best_weights())
         step = self.state.cursor.step
         return PretrainResult(self.saved, step, self.is_done, held_out=self.held_out)
 
