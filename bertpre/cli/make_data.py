@@ -110,8 +110,7 @@ def show_result(output: Path, report: "DataReport", *, max_seq_length: int) -> N
         max_seq_length: the most tokens allowed in an example.
     """
     from bertpre.cli import render
-    from bertpre.data.dataset import PretrainingData
-    from bertpre.data.samples import decode_examples
+    from bertpre.data.dataset import PretrainingData, decode_examples
 
     render.table(f"{output}", _rows(report, max_seq_length))
     data = PretrainingData(output, check_content=False)

@@ -1,12 +1,15 @@
-"""A data folder read back: which examples training sees in which order, and their masks."""
+"""A data folder read back: the order of its examples, their masks, and their tokens as text."""
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.artefacts import check_files, read_manifest
+from bertpre.artefacts import check_files, read_manifest, whole_file
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.data.examples import Records, map_records, read_examples
@@ -21,28 +24,31 @@ from bertpre.data.random64 import U64, Array, derive, permute
 from bertpre.data.tokens import TokenStore
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-# Those of BERT, whatever training uses, so that runs can be compared.
+# As BERT masks, whatever training uses, so that runs can be compared.
 HELD_OUT_MASKS = mask_spec(MakeData())
 
-# Beyond this much of token ids, which then may not stay in memory, examples are shuffled in blocks:
-# neighbours in the index lie side by side on disk. The machine's memory must not decide, or another
-# machine would train in another order.
+# Larger token ids may not fit in memory, so examples are shuffled in blocks, whose tokens are
+# contiguous on disk. A constant, because the order must not depend on the machine's memory.
 SHUFFLED_WHOLE_BYTES = 16 * 2**30
-_BLOCK = 4096  # examples that are neighbours in the index
+_BLOCK = 4096  # consecutive examples of the index
 _WINDOW = 256  # blocks that are shuffled together: some 300 MB of ids at length 128
+
+_MOST_SHOWN = 512  # tokens of an example
+_TOKENS_AT_ONCE = 1 << 17
+LABEL_NAMES = {"mlm-nsp": ("is next", "random"), "mlm-sop": ("in order", "swapped")}
 
 
 def epoch_order(places: Array, size: int, *, key: int, ids_bytes: int) -> Array:
-    """Return which examples come at places of an epoch.
+    """Return the examples at the given places of an epoch.
 
-    In blocks, these are permuted first, then the examples of so many consecutive blocks; what does
-    not fill a block comes last in the epoch.
+    In blocks, the blocks are permuted first, then the examples within each window of blocks;
+    examples that do not fill a block come last in the epoch.
 
     Args:
         places: int64, in [0, size).
         size: examples in an epoch.
-        key: a number from `derive`; another key, another order.
-        ids_bytes: what the token ids take.
+        key: a number from `derive` that decides the order.
+        ids_bytes: size of the token ids.
     """
     if ids_bytes <= SHUFFLED_WHOLE_BYTES:
         return permute(places, size, key)
@@ -68,7 +74,7 @@ def epoch_order(places: Array, size: int, *, key: int, ids_bytes: int) -> Array:
 
 
 class PretrainingData:
-    """Everything that training needs of a data folder; only what is touched is read.
+    """What training needs from a data folder, read on demand.
 
     Args:
         folder: written by make-data.
@@ -100,11 +106,11 @@ class PretrainingData:
 
     @property
     def with_nsp(self) -> bool:
-        """Whether the examples are pairs with a label, of next sentences or of their order."""
+        """Whether the examples are pairs with a label for the next sentence or the order."""
         return self.objective in ("mlm-nsp", "mlm-sop")
 
     def order(self, start: int, count: int, *, seed: int) -> tuple[Array, Array]:
-        """Return which examples come at places start to start + count - 1 of endless training.
+        """Return the examples at places start to start + count - 1 of training without end.
 
         Each epoch is another permutation of all examples of all passes.
 
@@ -132,7 +138,7 @@ class PretrainingData:
             examples: int64, (B,): their numbers.
             epochs: int64, (B,): the epoch in which each is seen; ignored with static masks.
             seed: decides dynamic masks; static ones go by the data folder's own seed.
-            spec: how dynamic masks are drawn; by default as the data folder says.
+            spec: how dynamic masks are drawn; the data folder's by default.
         """
         if self.static_masks:
             seed = self.seed
@@ -152,9 +158,106 @@ class PretrainingData:
 
 
 def _read_options(stored: dict[str, Any]) -> MakeData:
-    """Return stored options of examples; one that came after the folder was made has its default.
+    """Return the stored options for examples; options newer than the folder have their defaults.
 
-    How the text was read is left out: another version may have had other options for it.
+    Those for reading text are left out, as another version may have had others.
     """
     known = config_to_dict(MakeData()).keys() - {"text"}
     return MakeData(**{name: stored[name] for name in known & stored.keys()})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodedExample:
+    """A masked training example as pieces.
+
+    Attributes:
+        tokens: what the model sees.
+        token_type_ids: the segment of each.
+        predicted: the original token at each predicted place, in order.
+        label: "is next", "random", "in order" or "swapped"; None without labelled pairs.
+    """
+
+    tokens: tuple[str, ...]
+    token_type_ids: tuple[int, ...]
+    predicted: dict[int, str]
+    label: str | None
+
+    def __str__(self) -> str:
+        """The example in one line; a predicted token is shown as ``{seen→was}``.
+
+        Only the first tokens of a very long example are shown.
+        """
+        shown = [
+            f"{{{token}→{self.predicted[place]}}}" if place in self.predicted else token
+            for place, token in enumerate(self.tokens[:_MOST_SHOWN])
+        ]
+        if left := len(self.tokens) - len(shown):
+            shown.append(f"… and {left:,} more")
+        return " ".join(shown) if self.label is None else f"{self.label}: {' '.join(shown)}"
+
+
+def decode_examples(data: PretrainingData, count: int) -> list[DecodedExample]:
+    """Decode the first examples of an epoch, masked.
+
+    Args:
+        data: a data folder.
+        count: most examples.
+    """
+    names = LABEL_NAMES.get(data.objective)
+    epochs, numbers = data.order(0, min(count, len(data.records)), seed=data.seed)
+    found = []
+    for epoch, number in zip(epochs, numbers, strict=True):
+        examples = data.training_examples(
+            np.array([number]), epochs=np.array([epoch]), seed=data.seed
+        )
+        was = [data.tokenizer.tokens[i] for i in examples.mlm_labels]
+        labels = examples.nsp_labels
+        found.append(
+            DecodedExample(
+                tokens=tuple(data.tokenizer.tokens[i] for i in examples.input_ids),
+                token_type_ids=tuple(examples.token_type_ids.tolist()),
+                predicted=dict(zip(examples.predicted.tolist(), was, strict=True)),
+                label=None if names is None or labels is None else names[int(labels[0])],
+            )
+        )
+    return found
+
+
+def export_jsonl(data: PretrainingData, path: Path) -> None:
+    """Write every training example, masked as in its pass, or as in epoch 0 if dynamic.
+
+    Each line has ``tokens`` (after masking), ``token_type_ids``, ``masked_positions``,
+    ``masked_tokens`` (the original ones), ``pass`` and, with pairs, ``nsp_label`` or ``sop_label``.
+
+    Args:
+        data: a finished data folder.
+        path: the file to write; an existing one is replaced once the new one is complete.
+    """
+    with whole_file(path) as file:
+        for row in _rows(data):
+            file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+
+
+def _rows(data: PretrainingData) -> Iterator[dict[str, object]]:
+    tokens = data.tokenizer.tokens
+    label = "sop_label" if data.objective == "mlm-sop" else "nsp_label"
+    at_once = max(1, _TOKENS_AT_ONCE // data.max_seq_length)
+    for start in range(0, len(data.records), at_once):
+        numbers = np.arange(start, min(start + at_once, len(data.records)))
+        batch = data.training_examples(numbers, epochs=np.zeros_like(numbers), seed=data.seed)
+        ends = np.cumsum(batch.lengths)
+        passes = np.searchsorted(data.pass_ends, numbers, side="right")
+        first = 0
+        for i, end in enumerate(ends):
+            here = slice(*np.searchsorted(batch.predicted, [first, end]))
+            row: dict[str, object] = {
+                "tokens": [tokens[j] for j in batch.input_ids[first:end]],
+                "token_type_ids": batch.token_type_ids[first:end].tolist(),
+                "masked_positions": (batch.predicted[here] - first).tolist(),
+                "masked_tokens": [tokens[j] for j in batch.mlm_labels[here]],
+                "pass": int(passes[i]),
+            }
+            if batch.nsp_labels is not None:
+                row[label] = int(batch.nsp_labels[i])
+            yield row
+            first = end

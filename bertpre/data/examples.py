@@ -1,7 +1,6 @@
-"""Examples: records of which stretches of the token store are segments A and B, and their tokens.
+"""Examples: records that say where segments A and B are in the token store, and their tokens.
 
-An index holds a record for each example. Nothing is copied: the tokens are read when a batch is
-made.
+An index holds one record per example; the tokens are read when a batch is made.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from bertpre.data.random64 import Array
 from bertpre.data.tokens import TokenStore
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-# One example. Lengths are of tokens without [CLS] and [SEP]; b_length 0 means a single segment.
+# One example. Lengths do not count [CLS] and [SEP]; b_length 0 means a single segment.
 RECORD = np.dtype(
     [
         ("a_start", "<u8"),
@@ -37,7 +36,7 @@ class Drawn(NamedTuple):
 
     Attributes:
         records: of `RECORD`, in the order of the documents.
-        unused: tokens of the documents that no example could take.
+        unused: tokens of the documents that fit in no example.
     """
 
     records: Records
@@ -45,7 +44,7 @@ class Drawn(NamedTuple):
 
 
 class Examples(NamedTuple):
-    """Examples one after another as they stand in the text. N tokens in B examples.
+    """Examples before masking, one after another: N tokens in B examples.
 
     Attributes:
         input_ids, token_type_ids, position_ids: int64, (N,).
@@ -68,7 +67,7 @@ class Examples(NamedTuple):
 def make_records(
     a_start: Array, b_start: Array, a_length: Array, b_length: Array, label: Array | int
 ) -> Records:
-    """Put columns together to an array of `RECORD`."""
+    """Build an array of `RECORD` from its columns."""
     records = np.empty(len(a_start), RECORD)
     columns = (a_start, b_start, a_length, b_length, label)
     for name, column in zip(RECORD.names or (), columns, strict=True):
@@ -77,7 +76,7 @@ def make_records(
 
 
 def sort_by_document(records: Sequence[Records], documents: Sequence[Array]) -> Records:
-    """Put records that were drawn step by step into the order of their documents."""
+    """Sort records that were drawn step by step by their documents."""
     if not records:
         return np.zeros(0, RECORD)
     return np.concatenate(records)[np.argsort(np.concatenate(documents), kind="stable")]
@@ -104,15 +103,15 @@ def read_examples(
 
     Args:
         records: (B,) of `RECORD`.
-        store: where their tokens are.
-        tokenizer: whose [CLS] and [SEP] are put around them.
+        store: holds their tokens.
+        tokenizer: supplies [CLS] and [SEP].
         with_nsp: whether the records have labels.
     """
     a_length = records["a_length"].astype(np.int64)
     lengths = example_lengths(records)
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    # Read A, B, A, B, ... in one go, and put the tokens where the special ones leave room.
+    # Read A, B, A, B, ... at once, and put the tokens between the special ones.
     runs = np.stack([a_length, records["b_length"].astype(np.int64)], axis=1).ravel()
     sources = np.stack([records["a_start"], records["b_start"]], axis=1).ravel()
     text, words = store.gather(sources.astype(np.int64), runs)

@@ -1,6 +1,6 @@
 """The index of a data folder: the examples of each pass, and the held-out ones.
 
-Examples without drawn pairs are made here: sentences packed up to the length, rows of a table.
+Examples that need no drawn pairs are made here: packed sentences, and rows of a table.
 """
 
 import logging
@@ -43,8 +43,8 @@ class DrawnIndex(NamedTuple):
     """What `write_index` wrote.
 
     Attributes:
-        pass_ends: how many training examples there are after each pass.
-        unused: tokens that no training example could take, all passes together.
+        pass_ends: number of training examples up to the end of each pass.
+        unused: tokens that fit in no training example, over all passes.
         num_held_out: examples.
     """
 
@@ -58,7 +58,7 @@ class IdCounts(NamedTuple):
 
     Attributes:
         everywhere: in the whole text.
-        in_training: in the training text; the unigram model that a loss is compared with.
+        in_training: in the training text, for the unigram baseline.
     """
 
     everywhere: npt.NDArray[np.int64]
@@ -66,10 +66,10 @@ class IdCounts(NamedTuple):
 
 
 def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
-    """Refuse text in which the next sentence cannot be told from a random one.
+    """Refuse text that cannot supply both true and random next sentences.
 
     Raises:
-        CorpusError: there is only one document (of that text), or none of two sentences.
+        CorpusError: no two documents differ, or none has two sentences.
     """
     if training.num_distinct < 2:
         raise CorpusError(
@@ -83,14 +83,14 @@ def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
     )
     if one == len(training):
         raise CorpusError(
-            f"next-sentence prediction needs documents of two sentences or more; 100 % of the "
-            f"{one:,} training documents have one",
+            f"next-sentence prediction needs documents of at least two sentences; 100 % of the "
+            f"{one:,} training documents have only one",
             _NO_NSP,
         )
     if one > len(training) / 2:
         log.warning(
-            "%d of %d training documents (%.0f %%) have one sentence and only give random pairs; "
-            "--objective mlm may suit this text better",
+            "%d of %d training documents (%.0f %%) have only one sentence and yield "
+            "only random pairs; --objective mlm may suit this text better",
             one,
             len(training),
             100 * one / len(training),
@@ -105,7 +105,7 @@ def write_index(
     seed: int,
     passes: int,
 ) -> DrawnIndex:
-    """Write ``examples.bin``, of the training documents, and ``held-out.bin``.
+    """Write the training examples to ``examples.bin`` and the others to ``held-out.bin``.
 
     Args:
         folder: where they go.
@@ -142,11 +142,11 @@ def _write_training_examples(
         raise CorpusError(
             f"no pair can be made: each of the {len(training):,} training documents is a single "
             "token",
-            "pass --objective mlm, or larger documents",
+            "pass --objective mlm, or use longer documents",
         )
     if config.balance_nsp and config.objective == "mlm-nsp":
         share = float(map_records(path)["label"].mean())
-        # Beyond what chance does to so few pairs.
+        # More than chance explains for so few pairs.
         if share - 0.5 > max(_BALANCE_MISSED, 1 / np.sqrt(total)):
             log.warning(
                 "%.0f %% of the pairs are random, though --balance-nsp asks for half: too many "
@@ -159,7 +159,7 @@ def _write_training_examples(
 def _write_held_out_examples(
     path: Path, held_out: SplitDocuments, config: MakeData, *, seed: int
 ) -> int:
-    """Write one pass, of at most so many examples, and return their number."""
+    """Write one pass of at most `MOST_HELD_OUT` examples, and return their number."""
     records = np.zeros(0, RECORD)
     if len(held_out) == 0:
         if config.eval_fraction > 0:
@@ -167,7 +167,9 @@ def _write_held_out_examples(
                 "no document has a third sentence to hold out, so there is no held-out loss"
             )
     elif config.objective == "mlm-nsp" and held_out.num_distinct < 2:
-        log.warning("the held-out text is one document: no held-out examples, as NSP needs two")
+        log.warning(
+            "the held-out text is one document, but NSP needs two: there are no held-out examples"
+        )
     else:
         # On disk first, as there may be many more than are kept.
         draw = _choose_procedure(held_out, config, balance_key=derive(seed, "held-out balance"))
@@ -216,7 +218,7 @@ def pack_sentences(documents: SplitDocuments, *, max_seq_length: int) -> Iterato
         records, owners = [], []
         starts, ends = documents.token_spans(block)
         while len(starts):
-            # The last border of sentences within reach; without one, a long sentence is split.
+            # The last sentence boundary within the budget; if there is none, split the sentence.
             borders = np.minimum(
                 store.sentences_at(starts + budget, side="right") - 1, documents.end[block]
             )
@@ -231,10 +233,10 @@ def pack_sentences(documents: SplitDocuments, *, max_seq_length: int) -> Iterato
 
 
 def fit_table_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterator[Drawn]:
-    """Make each row of a table of pairs an example as it is.
+    """Turn each row of a table of pairs into an example.
 
-    Too long a pair is cut at the end, a token at a time from the longer side, as in fine-tuning;
-    a row with an empty side is a single segment.
+    A pair that is too long is cut at the end, one token at a time from the longer side, as in
+    fine-tuning; a row with an empty side becomes a single segment.
 
     Args:
         documents: the rows, of one or two sentences each.
@@ -261,7 +263,7 @@ def fit_table_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterat
 def _choose_procedure(
     documents: SplitDocuments, config: MakeData, *, balance_key: int
 ) -> Callable[[int], Iterator[Drawn]]:
-    """Return what draws the examples of a pass from a key."""
+    """Return a function that draws the examples of a pass, given a key."""
     length = config.max_seq_length
     if config.text.pair_column is not None:
         return lambda _: fit_table_pairs(documents, max_seq_length=length)

@@ -1,4 +1,4 @@
-"""Batches for the device: examples of one update, cut into micro-batches, made one step ahead."""
+"""Batches for the device: the examples of an update in micro-batches, prepared ahead of time."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -17,10 +17,10 @@ _STEPS_AHEAD = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cursor:
-    """Where training stands: all there is to know to go on.
+    """The position in training, which is all that a resume needs.
 
     Attributes:
-        epoch: passes over all examples that are complete.
+        epoch: completed passes over all examples.
         example: place in the epoch's permutation of the next example.
         step: updates done.
     """
@@ -66,18 +66,18 @@ def training_batches(
 ) -> Generator[list[Batch]]:
     """Yield the micro-batches of one update after another, without end.
 
-    The examples of an update are sorted by length, so that those of a micro-batch are alike; which
-    examples an update has, and their masks, depend neither on ``micro_batch_size`` nor on ranks.
+    The examples of an update are sorted by length, so that those of a micro-batch are similar. The
+    examples of an update and their masks depend neither on ``micro_batch_size`` nor on ranks.
 
     Args:
         data: what to read.
         cursor: where to start.
         seed: decides the order and the masks.
-        batch_size: examples of the update that follows so many steps.
+        batch_size: returns the examples of the update after a step.
         micro_batch_size: most examples in one batch.
-        spec: how masks are drawn in it.
-        rank, num_ranks: which of how many processes this is; each gets a slice of every update,
-            with sequences of all lengths.
+        spec: returns how masks are drawn in the update after a step.
+        rank, num_ranks: this process and their number; each gets a slice of every update, with
+            sequences of all lengths.
         pin: put the batches in page-locked memory.
     """
     size = len(data.records)

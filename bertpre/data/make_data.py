@@ -9,11 +9,10 @@ from typing import Any
 from bertpre.artefacts import fingerprint, stage_folder, write_manifest
 from bertpre.config.schema import MakeData
 from bertpre.corpus.report import CorpusReport
-from bertpre.data.dataset import PretrainingData
+from bertpre.data.dataset import PretrainingData, export_jsonl
 from bertpre.data.index import DUPE_FACTOR, check_pairs_possible, count_ids, write_index
 from bertpre.data.parts import read_parts
 from bertpre.data.report import DataReport, describe_data, most_unknown
-from bertpre.data.samples import export_jsonl
 from bertpre.data.sources import (
     Progress,
     Source,
@@ -56,8 +55,8 @@ def make_data(
         config: the stage's options.
         seed: decides the split, the pairs and static masks.
         overwrite: replace a finished data folder.
-        export_jsonl_to: also write the training examples, masked, one JSON object a line.
-        on_progress: told the bytes read on disk so far, and in all.
+        export_jsonl_to: also write the training examples, masked, one JSON object per line.
+        on_progress: called with the bytes read from disk so far, and the total.
 
     Raises:
         BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
@@ -75,12 +74,12 @@ def merge_parts(
     overwrite: bool = False,
     export_jsonl_to: str | Path | None = None,
 ) -> DataReport:
-    """Put all parts of a corpus together to a data folder, the same bytes as of one run.
+    """Merge all parts of a corpus into a data folder, with the same bytes as a single run.
 
     Args:
         parts: a folder of `make_part` for each share, in any order.
         output: the data folder to make.
-        config: the stage's options; how text is read is what the parts say.
+        config: the stage's options; those for reading text come from the parts.
         seed, overwrite, export_jsonl_to: as of `make_data`.
 
     Raises:
@@ -100,14 +99,14 @@ def index_tokens(
     overwrite: bool = False,
     export_jsonl_to: str | Path | None = None,
 ) -> DataReport:
-    """Draw another index over the tokens of a data folder; nothing is tokenised again.
+    """Build another index over the tokens of a data folder, without tokenising again.
 
     With the same seed and share, the same documents are held out.
 
     Args:
         tokens: a data folder.
         output: the data folder to make.
-        config: the stage's options; how text is read is what the data folder says.
+        config: the stage's options; those for reading text come from the data folder.
         seed, overwrite, export_jsonl_to: as of `make_data`.
 
     Raises:
@@ -132,7 +131,7 @@ def _make_data(
     overwrite: bool,
     export_jsonl_to: str | Path | None,
 ) -> DataReport:
-    """The one path from tokens of any source to a data folder."""
+    """Make a data folder from the tokens of any source."""
     config = source.complete(config, output)
     check_options(config)
     export = None if export_jsonl_to is None else Path(export_jsonl_to)
@@ -154,8 +153,8 @@ def _write_index(
     store = TokenStore(work / "tokens")
     if store.num_tokens == 0:
         raise CorpusError(
-            f"no token is left of {store.num_documents + store.empty_documents:,} documents after "
-            "normalising",
+            f"no token is left after normalising {store.num_documents + store.empty_documents:,} "
+            "documents",
             "check that --text-column names the text and that the vocabulary fits it",
         )
     splits = training, held_out = split_documents(store, fraction=config.eval_fraction, seed=seed)
@@ -196,13 +195,13 @@ def _check_export(export: Path, inputs: Sequence[Path], output: Path, *, overwri
     """Refuse a file that cannot be written, or that is part of the input or the output."""
     if output.resolve() in (export.resolve(), *export.resolve().parents):
         raise ConfigError(
-            f"{export}: is in the data folder to be made, whose files are listed in its manifest",
+            f"{export}: would be in the data folder, whose manifest lists all of its files",
             "choose another file",
         )
     if export.exists() and not overwrite:
         raise ConfigError(f"{export}: exists already", "choose another file, or pass --overwrite")
     if not export.parent.is_dir():
-        raise ConfigError(f"{export}: there is no folder {export.parent}", "make it first")
+        raise ConfigError(f"{export}: there is no folder {export.parent}", "create it first")
     read = [path.resolve() for path in inputs]
     if export.exists() and any(
         path in (export.resolve(), *export.resolve().parents) for path in read
@@ -214,19 +213,19 @@ def _check_export(export: Path, inputs: Sequence[Path], output: Path, *, overwri
 
 
 def _write_export(folder: Path, export: Path) -> None:
-    """Write the examples of a data folder that is finished by now."""
+    """Export the examples of a finished data folder."""
     try:
         export_jsonl(PretrainingData(folder, check_content=False), export)
     except ConfigError as error:
         raise ConfigError(
             f"{error.message}; {folder} is finished without it",
-            f"make room, then run the same command with --overwrite; --tokens {folder} and another "
-            "--output, in place of the text, tokenise nothing again",
+            f"make room, then run the same command with --overwrite; or, to tokenise nothing "
+            f"again, replace the text by --tokens {folder} and choose another --output",
         ) from error
 
 
 def _warn_of_cut_text(report: DataReport, config: MakeData) -> None:
-    """Say so if much of the text is in no example because its sentences are too long."""
+    """Warn if much of the text is in no example because its sentences are too long."""
     if report.truncated_share <= _TRUNCATED_SHARE_WARNED:
         return
     is_table = config.text.pair_column is not None
@@ -244,7 +243,7 @@ def _warn_of_cut_text(report: DataReport, config: MakeData) -> None:
 
 
 def _warn_of_other_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Say which options the parts were given that do not hold for the merge."""
+    """Warn of the parts' options for examples that differ from those of the merge."""
     differing = [
         f"{name} (then {before[name]!r}, now {now[name]!r})"
         for name in sorted((now.keys() & before.keys()) - {"text", "word_segmenter"})
@@ -252,21 +251,21 @@ def _warn_of_other_options(before: Mapping[str, Any], now: Mapping[str, Any]) ->
     ]
     if differing:
         log.warning(
-            "the parts were made with other options for examples, which only --merge decides: %s",
+            "the parts were made with other options for examples; only those of --merge count: %s",
             ", ".join(differing),
         )
 
 
 def _warn_of_another_split(data: PretrainingData, config: MakeData, seed: int) -> None:
-    """Say that a model trained on both folders sees in one what is held out in the other."""
+    """Warn that each folder trains on documents that the other one holds out."""
     then = {"seed": data.seed, "eval_fraction": data.index_manifest["options"]["eval_fraction"]}
     now = {"seed": seed, "eval_fraction": config.eval_fraction}
     differing = [f"{name} {then[name]:g} there, {now[name]:g} here" for name in then
                  if then[name] != now[name]]  # fmt: skip
     if differing:
         log.warning(
-            "other documents are held out than in %s (%s), so do not train on one folder and "
-            "measure on the other, or go on from a run on one with the other",
+            "the held-out documents differ from those of %s (%s), so do not train on one folder "
+            "and evaluate on the other, or continue a run on one with the other",
             data.folder,
             "; ".join(differing),
         )
@@ -277,7 +276,7 @@ def _check_unknown(store: TokenStore, count: int, most: float) -> None:
         named = ", ".join(f"{what!r} {number:,}" for what, number in most_unknown(store))
         raise CorpusError(
             f"{count / store.num_tokens:.1%} of the {store.num_tokens:,} tokens are [UNK], which a "
-            f"model cannot learn from; expected {most:.0%} at most; most often for {named}",
-            "make the vocabulary from this text, or a larger one; or allow it with "
+            f"model cannot learn from; expected at most {most:.0%}; most often for {named}",
+            "build the vocabulary from this text, or a larger one; or allow more with "
             "--max-unknown-share",
         )

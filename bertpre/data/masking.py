@@ -1,7 +1,7 @@
-"""Which tokens are predicted and what stands in their place: a pure function of its arguments.
+"""Which tokens are predicted and what replaces them, as a pure function of its arguments.
 
-There is no generator and no state: the mask of an example depends on (seed, key, example, rate)
-alone, so it is the same in every batch, worker and rank.
+The mask of an example depends only on (seed, epoch, example, rate), so it is the same in every
+batch, worker and rank.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class MaskSpec:
     """How masks are drawn.
 
     Attributes:
-        probability: share of an example's tokens, special ones counted, that is predicted.
-        mask_share, random_share: of the predicted tokens, those that become [MASK] or a random
-            token; the rest stays as it is.
+        probability: share of an example's tokens, special ones included, to predict.
+        mask_share, random_share: shares of the predicted tokens that become [MASK] or a random
+            token; the rest stays unchanged.
         whole_word: mask all pieces of a word together.
         max_predictions: most predicted tokens in an example, or None.
         span_shares: how often 1, 2, 3, ... neighbours are masked together, adding up to 1; empty
             for masks without spans. Neighbours are words if ``whole_word``, else tokens.
-        spans_share_fate: what happens to a span is drawn once for all of it.
+        spans_share_fate: all tokens of a span are replaced in the same way.
     """
 
     probability: float
@@ -57,9 +57,9 @@ class MaskedExamples(NamedTuple):
     Attributes:
         input_ids, token_type_ids, position_ids: int64, (N,).
         lengths: int64, (B,).
-        predicted: int64, (P,): places of the predicted tokens in ``input_ids``, rising.
-        mlm_labels: int64, (P,): what stood there.
-        nsp_labels: as of `Examples`.
+        predicted: int64, (P,): places of the predicted tokens in ``input_ids``, ascending.
+        mlm_labels: int64, (P,): the original ids.
+        nsp_labels: as in `Examples`.
     """
 
     input_ids: Array
@@ -72,7 +72,7 @@ class MaskedExamples(NamedTuple):
 
 
 def mask_spec(options: MakeData) -> MaskSpec:
-    """Return how the make_data section says that masks are drawn."""
+    """Return how to draw masks according to the make_data section."""
     is_geometric = options.mask_spans == "geometric"
     span_shares: tuple[float, ...] = ()
     if is_geometric:
@@ -91,7 +91,7 @@ def mask_spec(options: MakeData) -> MaskSpec:
 
 
 def example_keys(seed: int, epochs: Array, examples: Array) -> U64:
-    """Return the number that all random choices in an example derive from, (B,).
+    """Return the number from which all random choices in each example derive, (B,).
 
     Args:
         seed: the experiment's seed.
@@ -110,9 +110,9 @@ def mask_examples(
     whole vocabulary, [PAD] included.)
 
     Args:
-        examples: as they stand in the text.
+        examples: before masking.
         keys: uint64, (B,): from `example_keys`.
-        spec: how many tokens, which, and what becomes of them.
+        spec: which tokens are predicted, and what replaces them.
         tokenizer: of the ids.
 
     Source: Devlin et al. 2018, section 3.1, task 1.
@@ -160,9 +160,9 @@ def mask_examples(
 
 
 def geometric_shares(stop: float, most: int) -> tuple[float, ...]:
-    """Return how often spans have 1, 2, ... words when each word may be the last.
+    """Return the shares of spans of 1, 2, ... words, if each word is the last one with ``stop``.
 
-    Longer ones than ``most`` are drawn again, so the shares add up to 1.
+    Spans longer than ``most`` words are drawn again, so the shares add up to 1.
 
     Source: Joshi et al. 2020 (SpanBERT), section 3.1: 0.2 and 10, 3.8 words on average.
     """
@@ -173,9 +173,9 @@ def geometric_shares(stop: float, most: int) -> tuple[float, ...]:
 def _choose_tokens(
     numbers: U64, example: Array, position: Array, maskable: Array, wanted: Array
 ) -> Array:
-    """Take the ``wanted`` tokens of smallest number in each example, the first of equal ones.
+    """Choose the ``wanted`` tokens with the smallest numbers in each example, on ties the first.
 
-    As it is always the smallest, the tokens chosen at a lower rate are among those of a higher one.
+    So the tokens chosen at a lower rate are among those chosen at a higher one.
     """
     rows = np.full((len(wanted), int(position.max()) + 1), _NEVER)
     rows[example[maskable], position[maskable]] = numbers[maskable]
@@ -191,7 +191,7 @@ def _choose_tokens(
 def _choose_words(
     numbers: U64, example: Array, maskable: Array, word_starts: Array, wanted: Array
 ) -> Array:
-    """Take whole words in the order of their numbers while they fit; one too large is skipped."""
+    """Choose whole words in the order of their numbers, skipping those that do not fit."""
     first, word = _find_words(maskable, word_starts)
     if len(first) == 0:
         return first
@@ -216,10 +216,10 @@ def _choose_words(
 
 
 def _number_spans(numbers: U64, maskable: Array, word_starts: Array, spec: MaskSpec) -> U64:
-    """Give each token the smallest number of all spans that cover it.
+    """Return for each token the smallest number of the spans that cover it.
 
-    A span begins at any word, has a random length, and never goes over [SEP] or [CLS]. Taking
-    tokens by these numbers takes span after span in random order; the last one is cut.
+    A span begins at any word, has a random length, and never crosses [SEP] or [CLS]. Choosing
+    tokens by these numbers chooses span after span in random order; the last one is cut.
     """
     starts = word_starts if spec.whole_word else np.ones_like(word_starts)
     first, word = _find_words(maskable, starts)

@@ -1,7 +1,7 @@
-"""Pairs of segments, drawn by the procedure of BERT's own create_pretraining_data.py, as offsets.
+"""Pairs of segments as offsets, drawn as in BERT's own create_pretraining_data.py.
 
-All documents of a block take a step at once, one chunk of each, so that no Python runs for each
-example. Every document has random numbers of its own: they do not depend on the blocks.
+All documents of a block advance together, by one chunk each, so that no Python code runs for each
+example. Each document has its own random numbers, whatever its block.
 """
 
 import itertools
@@ -39,9 +39,9 @@ class PairRules:
         max_seq_length: most tokens of an example, three special ones included.
         short_seq_prob: share of documents with a random shorter target length.
         random_share: probability of a random B where there is a true one.
-        reads_past_chunk: a chunk of one sentence takes what follows in its document as the true
-            B, if there is more. In the reference its B is always random, so that more than half
-            of the pairs are.
+        reads_past_chunk: a chunk of one sentence takes the text that follows in its document, if
+            any, as the true B. In the reference its B is always random, so that more than half of
+            the pairs are random.
     """
 
     max_seq_length: int
@@ -57,7 +57,7 @@ class PairRules:
 
 @dataclass(kw_only=True, slots=True)
 class _Walk:
-    """Where the documents of a block stand that are not at their end yet."""
+    """The positions in the unfinished documents of a block."""
 
     documents: Array  # their numbers
     keys: U64
@@ -72,7 +72,7 @@ class _Walk:
         return np.clip(reached, self.starts + 1, self.end)
 
     def move_to(self, starts: Array) -> None:
-        """Start the next chunks here, and forget the documents that are at their end."""
+        """Start the next chunks here, and drop documents that are finished."""
         going = starts < self.end
         self.documents, self.keys = self.documents[going], self.keys[going]
         self.targets, self.end = self.targets[going], self.end[going]
@@ -80,7 +80,7 @@ class _Walk:
 
 
 def draw_next_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
-    """Draw the sentence pairs of one pass, with B the next text or random.
+    """Draw the sentence pairs of one pass, in which B is the next text or random.
 
     Args:
         documents: at least two of distinct text.
@@ -88,24 +88,24 @@ def draw_next_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) ->
         key: a number from `derive`; one key, one pass.
 
     Source: google-research/bert create_pretraining_data.py, create_instances_from_document.
-        Its labels are followed too: a chunk of one sentence always gets a random B, so more than
-        half of the pairs are random.
+        As there, a chunk of one sentence always gets a random B, so more than half of the pairs
+        are random.
     """
     return _draw_pairs(documents, rules, key, _next_pairs)
 
 
 def draw_order_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
-    """Draw the pairs of one pass that are consecutive text, half of them with A and B swapped.
+    """Draw pairs of consecutive text for one pass, half of them with A and B swapped.
 
-    A chunk of one sentence is cut between two of its tokens, so that its text is not lost; one of
-    one token gives no example.
+    A chunk of one sentence is cut between two of its tokens, so that its text is not lost; a chunk
+    of one token makes no example.
 
     Args:
         documents: any number of them.
         rules: lengths.
         key: a number from `derive`; one key, one pass.
 
-    Source: Lan et al. 2019 (ALBERT), section 3.1, but for chunks of one sentence.
+    Source: Lan et al. 2019 (ALBERT), section 3.1, except for chunks of one sentence.
     """
     return _draw_pairs(documents, rules, key, _order_pairs)
 
@@ -123,7 +123,7 @@ def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRul
         drawn = draw_next_pairs(sample, tried, key=key)
         return np.concatenate([block.records["label"] for block in drawn])
 
-    # A few pairs say little of a share, so they are drawn many times.
+    # A few pairs are a poor estimate of a share, so they are drawn many times.
     again = min(_MOST_SAMPLED_PASSES, _FEWEST_SAMPLED_PAIRS // len(labels(0.5, key)))
     keys = [key, *(derive(key, "again", i) for i in range(again))]
     low, high = 0.0, 1.0
@@ -139,13 +139,13 @@ def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRul
 def share_room(
     a_length: Array | int, b_length: Array | int, room: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return how many tokens of A and of B are kept; each one too many is taken from the longer.
+    """Return how many tokens of A and B to keep, if the longer one loses a token at a time.
 
-    Where both are as long, B loses it.
+    On ties B loses one.
 
     Args:
-        a_length, b_length: tokens of each, one number or an array.
-        room: most tokens of both.
+        a_length, b_length: tokens of each, numbers or arrays.
+        room: most tokens of both together.
 
     Source: google-research/bert create_pretraining_data.py, truncate_seq_pair.
     """
@@ -156,7 +156,7 @@ def share_room(
 
 
 class _Sample(SplitDocuments):
-    """Some documents, whose random text comes from all."""
+    """A sample of the documents; random text still comes from all of them."""
 
     def __init__(self, documents: SplitDocuments, chosen: Array) -> None:
         super().__init__(
@@ -177,10 +177,10 @@ def _draw_pairs(
     key: int,
     draw: Callable[[SplitDocuments, _Walk, PairRules, U64], tuple[Records, Array]],
 ) -> Iterator[Drawn]:
-    """Let ``draw`` take one pair of each document after another until all are at their end.
+    """Call ``draw`` for a pair of each document again and again until all are finished.
 
-    It returns a record for each document that is not, and which of them are pairs: of a chunk of
-    one token none can be made.
+    It returns a record for each unfinished document, and which records are pairs: a chunk of one
+    token makes none.
     """
     for block in documents.blocks():
         records, owners = [], []
@@ -214,14 +214,14 @@ def _start(documents: SplitDocuments, block: Array, rules: PairRules, key: int) 
 def _next_pairs(
     documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
 ) -> tuple[Records, Array]:
-    """Draw the next pair of each document, and move on behind it."""
+    """Draw the next pair of each document, and move past it."""
     store = documents.store
     ends = walk.close_chunks(documents)
     sizes = ends - walk.starts
     a_ends = walk.starts + 1 + below(hash64(_A_END, numbers), np.maximum(sizes - 1, 1))
     a_ends = np.minimum(a_ends, ends)
     a = store.token_offsets(walk.starts), store.token_offsets(a_ends)
-    # What B has to have for the target; the least is one sentence, whose first token reaches it.
+    # The tokens that B needs to reach the target; with 1, B is a single sentence.
     missing = np.maximum(walk.targets - (a[1] - a[0]), 1)
     has_next = sizes > 1
     if rules.reads_past_chunk:
@@ -248,7 +248,7 @@ def _next_pairs(
 def _order_pairs(
     documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
 ) -> tuple[Records, Array]:
-    """Cut the next chunk of each document in two, and move on behind it."""
+    """Cut the next chunk of each document in two, and move past it."""
     store = documents.store
     ends = walk.close_chunks(documents)
     sizes = ends - walk.starts
@@ -280,7 +280,7 @@ def _truncate(
         numbers: uint64, (pairs,).
 
     Returns:
-        Start and length of A, and those of B.
+        Start and length of A, and of B.
     """
     a_length, b_length = a[1] - a[0], b[1] - b[0]
     a_kept, b_kept = share_room(a_length, b_length, budget)

@@ -1,4 +1,4 @@
-"""Parts of a corpus, tokenised each by itself, on machines that need not know of one another."""
+"""Parts of a corpus, each tokenised by itself, for instance on different machines."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from bertpre.tokenizer.tokenizer import Tokenizer
 
 # What all parts of a corpus have in common, and what another value means.
 _COMMON_FACTS = {
-    "of": "it is one of another number of parts",
+    "of": "the number of parts differs",
     "shards": "it was made from another text",
     "text": "its text was read with other options",
     "word_segmenter": "it has another word_segmenter",
@@ -34,7 +34,7 @@ class PartReport:
         part: which share of the corpus.
         shards: that the whole corpus has.
         own_shards: that are in this part.
-        corpus: what was read, which is all of it.
+        corpus: the report on reading, which covers the whole corpus.
     """
 
     part: Part
@@ -55,17 +55,17 @@ def make_part(
 ) -> PartReport:
     """Tokenise one share of a corpus.
 
-    `bertpre.data.make_data.merge_parts` makes a data folder of all of them. Each part reads
-    the whole text, which takes a fraction of the time of tokenising it.
+    `bertpre.data.make_data.merge_parts` turns all of them into a data folder. Each part reads
+    the whole text, which is much faster than tokenising it.
 
     Args:
         inputs: files or folders of text, the same for each part.
         tokenizer: a tokenizer folder.
         output: the folder to make.
         part: which share.
-        config: how text is read; what concerns examples is not looked at.
+        config: how text is read; options for examples are ignored.
         overwrite: replace a finished folder.
-        on_progress: told the bytes read on disk so far, and in all.
+        on_progress: called with the bytes read from disk so far, and the total.
 
     Raises:
         BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
@@ -93,7 +93,7 @@ def make_part(
             "word_segmenter": config.word_segmenter,
             "tokenizer": source.tokenizer.fingerprint,
             "corpus": asdict(corpus),
-            # Of examples, which --merge makes: so that it can say what differs there.
+            # Stored so that --merge can name options for examples that differ.
             "options": options,
         }
         write_manifest(work, "part", content)
@@ -102,7 +102,7 @@ def make_part(
 
 
 def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
-    """Find the tokens in the parts of a corpus, and check that these are whole and all there.
+    """Find the tokens in the parts of a corpus, and check that no part is damaged or missing.
 
     Args:
         parts: folders of `make_part`, in any order.
@@ -122,7 +122,7 @@ def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
         for name, difference in _COMMON_FACTS.items():
             if manifests[path][name] != manifests[first][name]:
                 raise ConfigError(
-                    f"{path}: is not a part of the corpus that {first} is a part of: {difference}",
+                    f"{path}: is not a part of the same corpus as {first}: {difference}",
                     "make all parts from the same text with the same options",
                 )
     numbers = [manifest["part"] for manifest in manifests.values()]
@@ -132,7 +132,7 @@ def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
         found = ", ".join(f"{number}/{count}" for number in sorted(numbers))
         missing = ", ".join(f"{number}/{count}" for number in wrong)
         raise ConfigError(
-            f"--merge needs each part once; found {found}; missing or there twice: {missing}",
+            f"--merge needs each part once; found {found}; missing or given twice: {missing}",
             f"name the folders of all {count} parts",
         )
     for path, manifest in manifests.items():

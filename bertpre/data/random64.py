@@ -1,7 +1,7 @@
 """All randomness but dropout: a counter hash of 64 bits, the same on every machine and version.
 
 A number is a pure function of a seed, a purpose and integers such as (epoch, example), so nothing
-depends on the order in which things are drawn, on workers or on the batch.
+depends on the order of the draws, on workers or on the batch.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ def count_heads(keys: U64, coins: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
     owners = np.repeat(np.arange(len(keys)), words)
     place = np.arange(len(owners)) - np.repeat(np.cumsum(words) - words, words)
     numbers = hash64(keys[owners], place)
-    # Of a key's last word, as many bits count as coins are left.
+    # In a key's last word, only as many bits count as coins are left.
     spare = np.maximum(64 * (place + 1) - coins[owners], 0).astype(np.uint64)
     ones = np.unpackbits((numbers >> spare).view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1)
     return np.bincount(owners, weights=ones, minlength=len(keys)).astype(np.int64)
@@ -87,7 +87,7 @@ def permute(positions: npt.NDArray[Any], size: int, key: int) -> npt.NDArray[np.
     Args:
         positions: integers in [0, size).
         size: how many things are permuted, ≥ 1.
-        key: a number from `derive`; another key, another permutation.
+        key: a number from `derive` that decides the permutation.
 
     Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains" (cycle walking).
     """
@@ -118,7 +118,7 @@ def _round(value: int) -> int:
 
 
 def _round_array(values: U64) -> U64:
-    # Arithmetic on unsigned arrays wraps silently, which is what a hash wants.
+    # Arithmetic on unsigned arrays wraps silently, as a hash needs it to.
     values = values + np.uint64(_GAMMA)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(_MIX_1)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(_MIX_2)

@@ -12,9 +12,8 @@ from bertpre.corpus.report import CorpusReport, quantiles
 from bertpre.data.examples import Records, example_lengths, map_records, read_examples
 from bertpre.data.index import DrawnIndex, IdCounts
 from bertpre.data.masking import MaskSpec, example_keys, mask_examples, mask_spec
-from bertpre.data.shards import most_frequent
 from bertpre.data.split import SplitDocuments
-from bertpre.data.tokens import TokenStore
+from bertpre.data.tokens import TokenStore, most_frequent
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 _MASKS_SAMPLED = 1000  # examples
@@ -24,13 +23,13 @@ _RECORDS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskSample:
-    """Masks as they are drawn on some training examples, over their whole number; shares of 1.
+    """Statistics of the masks of evenly spaced training examples; shares are of 1.
 
     Attributes:
         examples: in the sample.
         predicted: of all tokens, special ones included.
-        masked, random, kept: of the predicted tokens; "kept" has random ones that are the same.
-        run_length: predicted tokens side by side, mean.
+        masked, random, kept: of the predicted tokens; "kept" includes equal random ones.
+        run_length: mean number of adjacent predicted tokens.
     """
 
     examples: int
@@ -46,9 +45,9 @@ class DataReport:
     """What make-data found and made; kept in the manifest. Counts unless named otherwise.
 
     Attributes:
-        corpus: what was read, and what of it had to be skipped.
+        corpus: what was read, and what was skipped.
         documents, sentences, tokens: in the token store.
-        empty_sentences, empty_documents: had no token left, and are not in it.
+        empty_sentences, empty_documents: those without a token, which are not in it.
         one_sentence_documents: among ``documents``.
         unknown_share: share of ``tokens`` that are [UNK].
         unknown_most_frequent: characters (or whole tokens) behind them, with their counts.
@@ -181,12 +180,12 @@ def describe_data(
 
 
 def most_unknown(store: TokenStore) -> tuple[tuple[str, int], ...]:
-    """Return the characters or tokens that most often have no entry, with their counts."""
+    """Return the most frequent characters or tokens without an entry, with their counts."""
     return tuple(most_frequent(store.unknown, _MOST_FREQUENT_SHOWN))
 
 
 def _measure(records: Records, *, with_random: bool) -> tuple[Counter[int], int, int]:
-    """Count lengths, labels 1, and the tokens of the text that a walk through it took."""
+    """Count lengths, labels 1, and the tokens that the passes used from the text."""
     lengths: Counter[int] = Counter()
     walked = num_of_label_1 = 0
     for start in range(0, len(records), _RECORDS_AT_ONCE):
@@ -203,7 +202,7 @@ def _measure(records: Records, *, with_random: bool) -> tuple[Counter[int], int,
 def _sample_masks(
     records: Records, store: TokenStore, tokenizer: Tokenizer, *, spec: MaskSpec, seed: int
 ) -> MaskSample:
-    """Draw the masks of examples that lie evenly over an index, as in epoch 0."""
+    """Draw the masks of evenly spaced examples of an index, as in epoch 0."""
     places = np.linspace(0, len(records) - 1, min(len(records), _MASKS_SAMPLED))
     numbers = np.unique(places.astype(np.int64))
     examples = read_examples(records[numbers], store, tokenizer, with_nsp=False)
@@ -212,7 +211,7 @@ def _sample_masks(
     now = masked.input_ids[masked.predicted]
     num_predicted = len(now)
     is_mask, is_same = now == tokenizer.mask_id, now == masked.mlm_labels
-    # Never across examples, as [CLS] and [SEP] stand between them and are not predicted.
+    # Runs end with their example, as [CLS] and [SEP] are not predicted.
     runs = 1 + int((np.diff(masked.predicted) > 1).sum())
     return MaskSample(
         examples=len(numbers),

@@ -1,8 +1,7 @@
 """Where the tokens of a data folder come from: text, another data folder, or parts of a corpus.
 
-Tokens that are there already become hard links where the file system has them, else copies. Either
-way each folder stands alone: any may be deleted or moved without the others, and links take no
-disk.
+Existing tokens are hard-linked where the file system supports it, and copied elsewhere. Either way
+each folder can be moved or deleted without the others, and links take no disk space.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ class Text:
     Attributes:
         inputs: the files and folders.
         tokenizer: decides the ids.
-        on_progress: told the bytes read on disk so far, and in all.
+        on_progress: called with the bytes read from disk so far, and the total.
     """
 
     inputs: Sequence[str | Path]
@@ -46,16 +45,16 @@ class Text:
         return [Path(path) for path in self.inputs]
 
     def complete(self, config: MakeData, output: Path) -> MakeData:
-        """Return the options as they are; any output will do."""
+        """Return the options unchanged; any output folder will do."""
         return config
 
     def identity(self, config: MakeData) -> list[object]:
-        """Tell the text from another, and from itself after a change."""
+        """Return values that identify the text, and differ once it changes."""
         state: list[object] = [self.tokenizer.fingerprint]
         for file in find_files(self.inputs, config.text.format, is_quiet=True):
             status = file.path.stat()
             state.append([str(file.path), status.st_size, status.st_mtime_ns])
-            if file.size() is None:  # what comes through a pipe may be another text each time
+            if file.size() is None:  # a pipe may deliver another text each time
                 state.append(secrets.token_hex())
         return state
 
@@ -78,7 +77,7 @@ class Text:
             work: where ``tokenizer`` and ``tokens`` go.
             config: how text is read, and by how many processes.
             part: which share.
-            see: is shown every document, those of other shares included.
+            see: called with every document, including those of other shares.
 
         Returns:
             What reading found, and how many shards the whole text has.
@@ -111,12 +110,12 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredTokens:
-    """Folders whose tokens together are those of one corpus, and what their manifests say.
+    """Folders that together hold the tokens of a corpus, and what their manifests say.
 
     Attributes:
         paths: the folders.
-        corpus: what reading the text found, as it is stored.
-        options: the section make_data, as it is stored.
+        corpus: the stored report on reading the text.
+        options: the stored make_data section.
         fingerprints: of the folders.
     """
 
@@ -126,11 +125,11 @@ class StoredTokens:
     fingerprints: list[str]
 
     def complete(self, config: MakeData, output: Path) -> MakeData:
-        """Return the options with those by which the text was read.
+        """Return the options, with those for reading text as they are stored.
 
         Raises:
-            ConfigError: the options say something else, or the output is one of the folders.
-            DataFormatError: another version has stored options that this one does not know.
+            ConfigError: an option contradicts a stored one, or the output is one of the folders.
+            DataFormatError: another version has stored options unknown to this one.
         """
         if output.resolve() in [folder.resolve() for folder in self.paths]:
             raise ConfigError(
@@ -153,7 +152,7 @@ class StoredTokens:
             ) from error
 
     def identity(self, config: MakeData) -> list[object]:
-        """Tell the tokens from others."""
+        """Return values that identify the tokens."""
         return list(self.fingerprints)
 
     def write_tokens(self, work: Path, config: MakeData) -> tuple[Tokenizer, CorpusReport]:
@@ -172,7 +171,7 @@ class StoredTokens:
             return CorpusReport(**values)
         except TypeError as error:
             raise DataFormatError(
-                f"the manifest's report of the corpus is of another version of bertpre ({error})",
+                f"another version of bertpre wrote the manifest's report on the corpus ({error})",
                 "tokenise the text again",
             ) from error
 
@@ -181,15 +180,15 @@ Source = Text | StoredTokens
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder, or find it there from an interrupted run."""
+    """Make a folder, unless an interrupted run has left it."""
     path.mkdir(exist_ok=True)
     return path
 
 
 def stored_options(config: MakeData) -> dict[str, Any]:
-    """Return the options as manifests keep them: those that change the content."""
+    """Return the options that manifests store: those that change the content."""
     options = config_to_dict(config)
-    del options["workers"]  # it changes how fast, not what
+    del options["workers"]  # it affects only the speed
     return options
 
 
@@ -201,7 +200,7 @@ def check_options(config: MakeData) -> None:
     """
     if config.text.pair_column is not None and config.objective != "mlm":
         raise ConfigError(
-            f"the rows of a table of pairs are examples as they are, without the next-sentence "
+            f"the rows of a table of pairs become examples directly, without the next-sentence "
             f"prediction of --objective {config.objective}",
             "pass --objective mlm with --pair-column",
         )
@@ -213,18 +212,18 @@ def check_options(config: MakeData) -> None:
     if config.mask_token_share + config.random_token_share > 1:
         raise ConfigError(
             f"make_data.mask_token_share {config.mask_token_share:g} and random_token_share "
-            f"{config.random_token_share:g} are more than 1 together",
-            "lower one of them; what is left of 1 stays as it is",
+            f"{config.random_token_share:g} add up to more than 1",
+            "lower one of them; the rest of 1 is the share of tokens left unchanged",
         )
     if config.mask_spans == "geometric" and config.whole_word_masking:
         raise ConfigError(
-            "--mask-spans geometric masks whole words as it is, next to --whole-word-masking",
-            "leave one of the two out",
+            "--mask-spans geometric already masks whole words; --whole-word-masking adds nothing",
+            "leave out one of the two",
         )
 
 
 def _check_option(name: str, stated: object, allowed: tuple[object, object]) -> None:
-    """Refuse a value that is neither the stored one nor the default, which comes second."""
+    """Refuse a value that is neither the stored one nor the default, in this order."""
     if stated not in allowed:
         raise ConfigError(
             f"make_data.{name}: {stated!r}, but the tokens were made with {allowed[0]!r}",

@@ -11,13 +11,13 @@ from bertpre.data.random64 import U64, Array, below, derive, hash64
 from bertpre.data.tokens import TokenStore
 
 _MOST_DRAWS = 10
-# As much as is drawn at once: arrays over it take some 20 MB.
+# Drawn at once; the arrays for this many take some 20 MB.
 _BLOCK_DOCUMENTS = 1 << 16
 _BLOCK_SENTENCES = 1 << 18
 
 
 class Sentences(Protocol):
-    """What drawing examples needs of the token store."""
+    """The methods of the token store that drawing examples needs."""
 
     def token_offsets(self, sentences: Array) -> Array:
         """Return where sentences start in the store."""
@@ -44,7 +44,7 @@ class SplitDocuments:
 
     @cached_property
     def num_distinct(self) -> int:
-        """Documents of different text; counted up to two, which is what random pairs need."""
+        """Number of different documents, counted up to the two that random pairs need."""
         if len(self) == 0:
             return 0
         blocks = range(0, len(self), _BLOCK_DOCUMENTS)
@@ -73,10 +73,10 @@ class SplitDocuments:
         )
 
     def draw_others(self, documents: Array, keys: U64) -> Array:
-        """Draw for each document one of another text.
+        """Draw for each document another one with a different text.
 
-        After ten draws the reference takes the same document and labels the pair random all the
-        same. Here the next document that differs is taken, so that no label is wrong.
+        After ten draws the reference uses the same document and still labels the pair random.
+        Here the next document that differs is used, so that no label is wrong.
 
         Args:
             documents: int64, (n,): their numbers.
@@ -96,12 +96,12 @@ class SplitDocuments:
 
     @cached_property
     def _run_ends(self) -> Array:
-        """The last document of each run of equal ones, the whole taken as a circle."""
+        """The last document of each run of equal ones; the first follows the last."""
         return np.flatnonzero(self.hashes != np.roll(self.hashes, -1))
 
 
 def _keep_on_disk(blocks: Iterable[Array], dtype: type[np.int64] | type[np.uint64]) -> Array:
-    """Put arrays together in a nameless file and map it, so that they take no private memory."""
+    """Concatenate arrays in a temporary file and map it, to save memory."""
     with tempfile.TemporaryFile() as file:
         for block in blocks:
             file.write(block.astype(dtype).tobytes())
@@ -111,10 +111,10 @@ def _keep_on_disk(blocks: Iterable[Array], dtype: type[np.int64] | type[np.uint6
         return np.memmap(file, dtype=dtype, mode="r").view(np.ndarray)
 
 
-FEWEST_DOCUMENTS = 20  # with fewer, whole documents would be too coarse a share
+FEWEST_DOCUMENTS = 20  # with fewer, whole documents are too coarse to hold out a share
 
-# Takes the first sentences of documents, the ends, and the hashes; returns which sentences of which
-# documents are chosen.
+# Takes first sentences, ends and hashes of documents; returns first sentences and ends of their
+# chosen part, and which documents are chosen.
 _Choice = Callable[[Array, Array, U64], tuple[Array, Array, Array]]
 
 
@@ -133,7 +133,7 @@ def split_documents(
         seed: the experiment's seed.
 
     Returns:
-        Training and held-out documents; the latter may be none.
+        Training and held-out documents; the latter may be empty.
     """
     key = derive(seed, "held-out")
     threshold = np.uint64(0) if fraction == 0 else _hash_threshold(store, fraction, key)

@@ -1,4 +1,4 @@
-"""Documents to token shards, in several processes, with the same bytes whatever their number."""
+"""Tokenise documents into shards; the bytes do not depend on the number of processes."""
 
 import hashlib
 import itertools
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertpre.data.shards import ShardWriter, TokenizedDocuments, shard_counts
+from bertpre.data.tokens import ShardWriter, TokenizedDocuments, shard_counts
 from bertpre.errors import ConfigError, TokenizerError
 from bertpre.tokenizer.tokenizer import Segmenter, Tokenizer, load_segmenter
 
@@ -32,7 +32,7 @@ SHARD_CHARACTERS = 32 * 2**20
 
 
 class Part(NamedTuple):
-    """One of so many shares of a corpus, numbered from 1."""
+    """One share of a corpus; shares are numbered from 1."""
 
     number: int
     of: int
@@ -62,7 +62,7 @@ def _is_number(text: str) -> bool:
 
 
 class Block(NamedTuple):
-    """Whole documents, as many as are tokenised at once, and the number of their shard."""
+    """Whole documents that are tokenised together, and the number of their shard."""
 
     shard: int
     documents: list[tuple[str, ...]]
@@ -78,7 +78,7 @@ def tokenize_corpus(
     segmenter: str = "none",
     part: Part = Part(1, 1),  # noqa: B008
 ) -> int:
-    """Tokenise documents into shards; shards that are whole already are not made again.
+    """Tokenise documents into shards, keeping those that are finished already.
 
     Args:
         documents: the corpus, each document as its sentences, the same at each call.
@@ -94,7 +94,7 @@ def tokenize_corpus(
 
     Raises:
         ConfigError: the segmenter is not installed.
-        TokenizerError: Han characters are no words to this tokenizer, which a segmenter needs.
+        TokenizerError: the tokenizer does not split at Han characters, as a segmenter requires.
     """
     segment = _segmenter_for(tokenizer, segmenter)
     num_shards = 0
@@ -105,7 +105,7 @@ def tokenize_corpus(
         for block in _blocks(documents):
             is_first = block.shard == num_shards
             num_shards = block.shard + 1
-            # Looked at before this run writes any of it.
+            # Checked before this run writes to the shard.
             if is_first and shard_counts(folder, block.shard).is_file():
                 kept.add(block.shard)
             if part.has(block.shard) and block.shard not in kept:
@@ -135,8 +135,8 @@ def _segmenter_for(tokenizer: Tokenizer, segmenter: str) -> Segmenter | None:
     segment = load_segmenter(segmenter)
     if segment is not None and not tokenizer.cuts_han:
         raise TokenizerError(
-            f"make_data.word_segmenter {segmenter}: this tokenizer does not cut text at each Han "
-            "character, so words of them cannot be told",
+            f"make_data.word_segmenter {segmenter}: this tokenizer does not split text at each Han "
+            "character, so it cannot mask words of several",
             "leave word_segmenter out, or make a wordpiece tokenizer without --extra-tokens",
         )
     return segment
@@ -145,7 +145,7 @@ def _segmenter_for(tokenizer: Tokenizer, segmenter: str) -> Segmenter | None:
 def tokenize_documents(
     documents: Sequence[tuple[str, ...]], tokenizer: Tokenizer, *, segment: Segmenter | None = None
 ) -> TokenizedDocuments:
-    """Tokenise documents; sentences without a token, and documents without one, are left out.
+    """Tokenise documents, leaving out sentences and documents without a token.
 
     Args:
         documents: each as its sentences.
@@ -189,9 +189,9 @@ def id_dtype(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
 
 
 def _unknown_parts(chunk: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """Find what makes text hold [UNK]: characters, or whole tokens where those are looked up.
+    """Find what becomes [UNK]: characters, or whole tokens if the vocabulary consists of those.
 
-    A word whose characters are all known, but not inside a word, is given as a whole.
+    A word that is unknown although each of its characters is known is returned whole.
     """
 
     def is_unknown(text: str) -> bool:
@@ -222,7 +222,7 @@ def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
 def _tokenize_in_workers(
     blocks: Iterable[Block], workers: int, tokenizer_folder: Path, segmenter: str
 ) -> Iterator[tuple[int, TokenizedDocuments]]:
-    """Tokenise blocks in order; at most two a process are under way, so memory is bounded."""
+    """Tokenise blocks in order, at most two per process at a time, to bound memory."""
     # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
@@ -257,7 +257,7 @@ def _start_worker(tokenizer_folder: Path, segmenter: str, parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended, which a killed parent cannot ask for."""
+    """End this process when its parent is gone, as a killed parent cannot end it."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

@@ -61,7 +61,7 @@ def _curves(metrics: Sequence[Row]) -> Iterator[Curves]:
 
 def _summary(folder: Path, config: RunConfig, metrics: list[Row]) -> dict[str, str]:
     # With --max-hours, the number was settled when the run had started.
-    max_steps = config.decided and config.decided.max_steps
+    max_steps = config.decided and config.decided["max_steps"]
     last = metrics[-1] if metrics else {}
     is_finished = (folder / "final" / MANIFEST).is_file()
     rows = {

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bertpre.data.dataset import PretrainingData
+from bertpre.data.dataset import PretrainingData, decode_examples
 from bertpre.data.examples import example_lengths
-from bertpre.data.samples import decode_examples
 from bertpre.inspection.sections import Bars, Examples, Folder, Grid, Section
 from bertpre.interop.facts import Facts, describe, short
 from bertpre.tokenizer.tokenizer import Tokenizer

@@ -1,4 +1,4 @@
-"""Attention over flat batches: the formula written out, and the choice of the form it runs in.
+"""Attention over flat batches: the formula written out, and the choice of an implementation.
 
 Size letters: B batch, T tokens, N real tokens in the batch, H heads, K head size.
 """
@@ -18,12 +18,12 @@ from bertpre.model.kernels import dropout
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, *, keep: Tensor | None, dropout_p: float
 ) -> Tensor:
-    """Give each query a weighted mean of the values, by its likeness to their keys.
+    """Return for each query the mean of the values, weighted by similarity of the keys.
 
     Args:
         query, key, value: (B, H, T, K).
-        keep: (B, T) bool, true at real tokens; None where all are. Only keys are masked: what
-            padding asks for is computed and never read.
+        keep: (B, T) bool, true at real tokens; None if all are. Only keys are masked: outputs at
+            padding are computed but never read.
         dropout_p: share of the attention probabilities to drop.
 
     Returns:
@@ -42,16 +42,16 @@ def scaled_dot_product_attention(
 
 
 def suits_flash_attention(dtype: torch.dtype, dropout_p: float) -> bool:
-    """Tell whether flash attention, where the device has it, does this precision and dropout."""
+    """Return whether flash attention supports this precision and dropout."""
     return dtype in (torch.bfloat16, torch.float16) and dropout_p == 0
 
 
 def attention(qkv: Tensor, layout: Layout, *, dropout_p: float) -> Tensor:
-    """Let the tokens of each sequence attend to one another, in the fastest form at hand.
+    """Compute self-attention within each sequence, with the fastest available implementation.
 
     Args:
         qkv: (N, 3, H, K), flat: query, key and value of each token.
-        layout: where the tokens belong.
+        layout: the sequences of the batch.
         dropout_p: share of the attention probabilities to drop.
 
     Returns:
@@ -61,11 +61,11 @@ def attention(qkv: Tensor, layout: Layout, *, dropout_p: float) -> Tensor:
         query, key, value = qkv.unbind(dim=1)  # (N, H, K)
         starts, longest = layout.cu_seqlens, layout.longest
         context = varlen_attn(query, key, value, starts, starts, longest, longest)
-        return cast(Tensor, context)  # without more asked for, it is one tensor
+        return cast(Tensor, context)  # a single tensor unless more is requested
     padded = layout.pad(qkv)  # (N, 3, H, K) -> (B, T, 3, H, K)
     query, key, value = (part.transpose(1, 2) for part in padded.unbind(dim=2))  # (B, H, T, K)
     if qkv.device.type == "cpu":
-        # The library's fused kernel is several times slower than this in bf16 on a CPU.
+        # In bf16 on a CPU, PyTorch's fused kernel is several times slower than this.
         context = scaled_dot_product_attention(
             query, key, value, keep=layout.keep, dropout_p=dropout_p
         )

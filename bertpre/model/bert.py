@@ -1,7 +1,7 @@
 """The encoder, top to bottom in the order of the computation: embeddings, layers, pooler.
 
-Post-norm, learned positions and GELU make it BERT; pre-norm, sinusoidal positions and ReLU make it
-the Transformer encoder of the tutorials. Tokens come flat, without padding: see ``flat.py``.
+With post-norm, learned positions and GELU it is BERT; with pre-norm, sinusoidal positions and ReLU
+it is the Transformer encoder of the tutorials. Tokens are flat, without padding: see ``flat.py``.
 
 Size letters: B batch, T tokens, N real tokens in the batch, D hidden_size, H heads, K = D / H head
 size, F intermediate_size, V vocab_size.
@@ -30,13 +30,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation, in fp32 whatever precision its input comes in.
+    """Layer normalisation in fp32, whatever the precision of the input.
 
     Source: Ba et al. 2016.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Give each token mean 0 and variance 1, then its learned scale and shift."""
+        """Normalise each token to mean 0 and variance 1, then scale and shift."""
         return super().forward(input.float())
 
 
@@ -74,9 +74,9 @@ class BertEmbeddings(nn.Module):
             self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         else:
             table = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
-            # Of size 1 they would drown fresh token embeddings, and nothing would be learnt. Where
-            # the Transformer scales tokens up (section 3.4), we scale positions down: a tied
-            # output layer wants small tokens, and segments keep their share.
+            # At size 1 they would drown out fresh token embeddings, and nothing would be learnt.
+            # The Transformer scales tokens up (section 3.4); we scale positions down, as a tied
+            # output layer needs small tokens, and segments keep their share.
             self.register_buffer("sinusoidal", config.initializer_range * table, persistent=False)
         self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
@@ -91,7 +91,7 @@ class BertEmbeddings(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """Self-attention in H subspaces of size K, and a linear map of what the heads found.
+    """Self-attention in H subspaces of size K, and a linear map of the heads' outputs.
 
     Query, key and value come from one matrix product.
 
@@ -141,8 +141,8 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Attention and feed-forward network, each with dropout, residual sum and layer norm.
 
-    Post-norm normalises each sum; pre-norm normalises what goes into each part, so that the sum
-    itself runs through the stack untouched.
+    Post-norm normalises each sum; pre-norm normalises the input of each part, so that the sum
+    itself passes through the stack unchanged.
 
     Source: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, figure 1 (pre-norm).
     """
@@ -170,7 +170,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The stack of layers; a pre-norm stack ends with a layer norm, as its sums have none.
+    """The stack of layers, with a layer norm at its end in the pre-norm form.
 
     Source: Vaswani et al. 2017, section 3.1.
     """
@@ -178,7 +178,7 @@ class Encoder(nn.Module):
     def __init__(self, config: schema.Model) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_hidden_layers))
-        self.is_checkpointed = False  # compute layers again in the backward pass, for less memory
+        self.is_checkpointed = False  # recompute layers in the backward pass, to save memory
         self.final_norm: LayerNorm | None = None
         if config.norm == "pre":
             self.final_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
@@ -196,7 +196,7 @@ class Encoder(nn.Module):
 
 
 class Pooler(nn.Module):
-    """One vector for a sequence: the first token's, [CLS], through a dense layer and tanh.
+    """One vector per sequence: that of [CLS], through a dense layer and tanh.
 
     Source: google-research/bert modeling.py, "pooler".
     """
@@ -212,7 +212,7 @@ class Pooler(nn.Module):
 
 
 class BertOutput(NamedTuple):
-    """What the encoder gives: ``hidden_states`` (N, D), ``pooled_output`` (B, D) if it pools."""
+    """``hidden_states`` (N, D), and ``pooled_output`` (B, D) with a pooler."""
 
     hidden_states: Tensor
     pooled_output: Tensor | None
@@ -222,8 +222,8 @@ class BertModel(nn.Module):
     """Embeddings, encoder and pooler, without a head.
 
     Args:
-        config: the shape; its ``vocab_size`` is not read.
-        vocab_size: rows of the word embedding, as the tokenizer has.
+        config: the shape; its ``vocab_size`` is ignored.
+        vocab_size: rows of the word embedding.
         with_pooler: whether there is a pooler.
 
     Raises:
@@ -281,11 +281,11 @@ class BertModel(nn.Module):
 def initialize(module: nn.Module, std: float, generator: torch.Generator) -> None:
     """Draw fresh weights: truncated normal for matrices, 0 for biases, 1 and 0 for layer norms.
 
-    Parameters are drawn in the order of the modules, so equal generators give equal weights.
+    Parameters are drawn in module order, so equal generators give equal weights.
 
     Args:
         module: an encoder with or without heads, on the generator's device.
-        std: standard deviation, before the cut at twice its size.
+        std: standard deviation before truncation at two of them.
         generator: the only source of randomness.
 
     Source: google-research/bert modeling.py, "create_initializer".

@@ -1,6 +1,6 @@
-"""Batches without padding: all real tokens of all sequences in one row, and the way to (B, T).
+"""Batches without padding: the real tokens of all sequences in one row, and conversion to (B, T).
 
-``cu_seqlens`` (cumulative sequence lengths) says where each sequence starts: sequence ``i`` is
+``cu_seqlens`` (cumulative sequence lengths) are the starts of the sequences: sequence ``i`` is
 ``values[cu_seqlens[i]:cu_seqlens[i + 1]]``. Size letters: B batch, T tokens, N real tokens.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlatTokens:
-    """Sequences one after another without padding; what the encoder reads.
+    """Concatenated sequences without padding, the input of the encoder.
 
     Attributes:
         input_ids: (N,) int64.
@@ -34,12 +34,12 @@ class FlatTokens:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Sequences for pretraining, and what is to be predicted. P predicted tokens.
+    """Sequences for pretraining and the P tokens to predict.
 
     Attributes:
         tokens: the sequences, with masks.
         predicted: (P,) int64, the places of the predicted tokens in 0..N-1.
-        mlm_labels: (P,) int64, the ids that stood there.
+        mlm_labels: (P,) int64, the original ids.
         nsp_labels: (B,) int64, 0 = B follows A, 1 = random (or 0 = in order, 1 = swapped); None
             without such pairs.
     """
@@ -56,7 +56,7 @@ class Batch:
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> "Batch":
-        """Copy to page-locked memory, from which a GPU reads while the CPU goes on."""
+        """Copy to page-locked memory, from which a GPU reads asynchronously."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -105,20 +105,20 @@ def flatten(
 
 
 class Layout(NamedTuple):
-    """Where the tokens of a flat batch belong in a padded one; made once for all layers.
+    """The map between a flat and a padded batch; made once for all layers.
 
     Attributes:
         cu_seqlens: (B + 1,) int32, where each sequence starts, and N.
         longest: length of the longest sequence.
         num_tokens: N, the real tokens.
-        num_rows: N, and on a CPU a few rows of filler, which nothing reads.
+        num_rows: N, on a CPU plus a few rows of filler.
         batch_size: B.
         max_length: T, of the padded batch.
-        rows: (num_rows,) int64, each token's row in a padded batch seen as (B * T, ...); filler
-            points at row 0. None where padding is a view, as every sequence has T tokens.
-        keep: (B, T) bool, true at real tokens; None where all are.
-        has_flash: whether the device has flash attention over flat sequences; asked here, as
-            compiled code cannot ask.
+        rows: (num_rows,) int64, each token's row in a padded batch viewed as (B * T, ...); filler
+            points at row 0. None if every sequence has T tokens, so that padding is a view.
+        keep: (B, T) bool, true at real tokens; None if all are.
+        has_flash: whether the device has flash attention over flat sequences, which compiled code
+            cannot find out.
     """
 
     cu_seqlens: Tensor
@@ -135,7 +135,7 @@ class Layout(NamedTuple):
         """Lay flat values (num_rows, ...) out as (B, T, ...), zeros at the padding."""
         if self.rows is None:
             return values.view(self.batch_size, self.max_length, *values.shape[1:])
-        # index_copy and index_select, as their backward passes give the same bits each time.
+        # index_copy and index_select have deterministic backward passes.
         padded = values.new_zeros(self.batch_size * self.max_length, *values.shape[1:])
         padded = padded.index_copy(0, self.rows[: self.num_tokens], values[: self.num_tokens])
         return padded.view(self.batch_size, self.max_length, *values.shape[1:])
@@ -147,11 +147,11 @@ class Layout(NamedTuple):
 
 
 def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layout:
-    """Work out where each token goes.
+    """Compute the layout of a batch.
 
     Args:
         cu_seqlens: (B + 1,) int32, where each sequence starts, and N.
-        num_tokens: N, given so that a GPU need not be asked for it.
+        num_tokens: N, an argument to avoid a transfer from the GPU.
         max_length: length of the longest sequence.
     """
     device, batch_size = cu_seqlens.device, len(cu_seqlens) - 1
@@ -183,7 +183,7 @@ def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layo
 
 
 def has_flash_attention(device: torch.device) -> bool:
-    """Tell whether a device has flash attention over flat sequences, which computes no padding.
+    """Return whether a device has flash attention over flat sequences, without padding.
 
     It exists for NVIDIA GPUs from compute capability 8.0.
     """
@@ -191,10 +191,10 @@ def has_flash_attention(device: torch.device) -> bool:
 
 
 def round_up(count: int) -> int:
-    """Round a number of rows up by at most 3 % (or 7), so that few different numbers come up.
+    """Round a number of rows up by at most 3 % (or 7), so that few different numbers occur.
 
-    A CPU's matrix library compiles and keeps code for each shape it meets. Without padding no two
-    batches have the same number of tokens, which took gigabytes and a tenth of the time.
+    A CPU's matrix library compiles and keeps code for each shape. Without padding, no two batches
+    have the same number of tokens, which took gigabytes and a tenth of the time.
     """
     multiple = max(8, 1 << max(0, (count // 32).bit_length() - 1))
     return -(-count // multiple) * multiple

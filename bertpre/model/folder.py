@@ -1,4 +1,4 @@
-"""Model folders: the weights, and a config.json that says what they are.
+"""Model folders: the weights, and a config.json that describes them.
 
 What Hugging Face's BERT cannot express (pre-norm, sinusoidal positions, mean pooling) is written
 with ``model_type: bertpre``, so that the transformers library refuses it instead of loading it
@@ -23,7 +23,7 @@ from bertpre.model.names import Model, encoder_of, is_pooler, plain_names
 from bertpre.model.weights import WEIGHTS, load_hugging_face, read_weights, write_weights
 
 CONFIG = "config.json"
-OLD_CONFIG = "bert_config.json"  # as Google named it, and older folders still do
+OLD_CONFIG = "bert_config.json"  # Google's name, which older folders still use
 
 # The options that config.json shares with the model section, under the same names.
 _SHARED = tuple(
@@ -37,8 +37,8 @@ _ACTIVATION_NAMES = {
     "gelu_fast": "gelu_new",
     "gelu_pytorch_tanh": "gelu_new",
 }
-_LIBRARY_VOCAB_SIZE = 30_522  # what the transformers library takes where config.json states none
-# What bertpre computes; the first is meant where the key is absent.
+_LIBRARY_VOCAB_SIZE = 30_522  # the transformers library's default
+# What bertpre can compute; the first value is the default.
 _ACCEPTED: dict[str, tuple[object, ...]] = {
     "model_type": ("bert", "bertpre"),
     "position_embedding_type": ("absolute",),
@@ -47,7 +47,7 @@ _ACCEPTED: dict[str, tuple[object, ...]] = {
 
 
 class ModelFolder(NamedTuple):
-    """A folder's config.json: as our options, and ``raw`` as it stands there."""
+    """A folder's config.json as our options, and ``raw`` as it is stored."""
 
     config: schema.Model
     vocab_size: int
@@ -55,14 +55,14 @@ class ModelFolder(NamedTuple):
 
 
 def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
-    """Load what config.json says that a folder holds, without dropout, on the CPU.
+    """Load the model that config.json describes, in evaluation mode, on the CPU.
 
     Args:
         folder: a checkpoint, a fine-tuned or an imported model.
-        encoder_only: leave heads out; the pooler stays if the file has one.
+        encoder_only: leave out heads, but keep a pooler.
 
     Raises:
-        CheckpointError: the folder holds no such model, or not all of it.
+        CheckpointError: the folder lacks such a model or a part of it.
     """
     folder = Path(folder)
     config, vocab_size, raw = read_model_config(folder)
@@ -84,14 +84,14 @@ def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
         )
     else:
         raise CheckpointError(
-            f"{folder / CONFIG}: architectures: {kind!r} is none that bertpre has",
-            "bring the folder in with `bertpre import`, which keeps the encoder",
+            f"{folder / CONFIG}: architectures: bertpre has no {kind!r}",
+            "convert the folder with `bertpre import`, which keeps the encoder",
         )
     report = load_hugging_face(model, tensors, source=folder)
     if report.new:
         raise CheckpointError(
             f"{folder}: {CONFIG} says {kind}, but the weights lack {', '.join(report.new[:3])}",
-            "the file is not whole: copy it again",
+            "the file is incomplete: copy it again",
         )
     return model.eval()
 
@@ -104,14 +104,14 @@ def save_model(
     Args:
         folder: exists.
         model: on any device.
-        extra_config: more for config.json, such as ``id2label`` or ``pad_token_id``.
+        extra_config: additions to config.json, such as ``id2label`` or ``pad_token_id``.
 
     Raises:
         CheckpointError: the weights cannot be written.
     """
     write_json(folder / CONFIG, {**_config_of(model), **(extra_config or {})})
     write_weights(folder / WEIGHTS, model)
-    # The library closes its file to group and others.
+    # safetensors makes its file unreadable for group and others.
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)
 
 
@@ -119,14 +119,14 @@ def read_model_config(folder: Path) -> ModelFolder:
     """Read config.json of a bertpre or a Hugging Face BERT folder; unknown keys are ignored.
 
     Raises:
-        CheckpointError: it is missing or malformed, or describes what bertpre does not compute.
+        CheckpointError: it is missing or malformed, or describes an unsupported model.
     """
     path = folder / CONFIG
     if not path.is_file() and (folder / OLD_CONFIG).is_file():
         path = folder / OLD_CONFIG
     if not path.is_file():
         raise CheckpointError(
-            f"{folder}: has no {CONFIG}", "give a checkpoint or a Hugging Face BERT folder"
+            f"{folder}: has no {CONFIG}", "use a checkpoint or a Hugging Face BERT folder"
         )
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -139,7 +139,7 @@ def read_model_config(folder: Path) -> ModelFolder:
             expected = " or ".join(map(json.dumps, accepted))
             raise CheckpointError(
                 f"{path}: {key} is {json.dumps(raw[key])}, expected {expected}",
-                "bertpre reads BERT encoders only",
+                "bertpre reads only BERT encoders",
             )
     own = ("norm", "position_embeddings") if raw.get("model_type") == "bertpre" else ()
     values: dict[str, Any] = {"vocab_size": _LIBRARY_VOCAB_SIZE}
@@ -161,7 +161,7 @@ def read_model_config(folder: Path) -> ModelFolder:
 
 
 def _config_of(model: Model) -> dict[str, Any]:
-    """Describe a model as config.json does."""
+    """Return the content of a model's config.json."""
     bert = encoder_of(model)
     config = bert.config
     content: dict[str, Any] = {name: getattr(config, name) for name in _SHARED}

@@ -1,4 +1,4 @@
-"""What is put on the encoder: masked-language-model, next-sentence and classification heads.
+"""Heads on the encoder: masked language model, next sentence and classification.
 
 Size letters: B batch, N real tokens in the batch, P predicted tokens, D hidden_size, V vocab_size,
 C classes.
@@ -19,10 +19,10 @@ Pooling = Literal["cls", "mean", "compare"]
 
 
 class MlmHead(nn.Module):
-    """Score each vocabulary entry for what stood at a masked token.
+    """Score each vocabulary entry as the original of a masked token.
 
-    Dense, activation, layer norm, then the word embedding transposed and a bias of its own. The
-    embedding is tied: an argument here, a parameter of the encoder.
+    Dense, activation, layer norm, then the transposed word embedding and a bias. The embedding is
+    tied: an argument here, a parameter of the encoder.
 
     Source: Devlin et al. 2018, section 3.1, task 1; google-research/bert run_pretraining.py,
         "get_masked_lm_output".
@@ -40,7 +40,7 @@ class MlmHead(nn.Module):
         return F.linear(self.transform(hidden), word_embedding, self.bias)  # (P, D) -> (P, V)
 
     def transform(self, hidden: Tensor) -> Tensor:
-        """Return (P, D), what the vocabulary is compared with."""
+        """Return (P, D), to be compared with the vocabulary."""
         transformed: Tensor = self.norm(self.activation(self.dense(hidden)))
         return transformed
 
@@ -71,8 +71,8 @@ class PretrainingLogits(NamedTuple):
 class PretrainingLoss(NamedTuple):
     """Sums over the predicted tokens and over the pairs, 0-dimensional.
 
-    Losses are in nats, fp32; correct counts are int64. Sums, as only the trainer knows the counts
-    of the whole global batch to divide by.
+    Losses are in nats, fp32; correct counts are int64. They are sums because only the trainer knows
+    the counts of the whole global batch.
     """
 
     mlm_loss_sum: Tensor
@@ -97,7 +97,7 @@ class BertForPreTraining(nn.Module):
         self.nsp = NspHead(config) if with_nsp else None
 
     def forward(self, batch: FlatTokens, predicted: Tensor) -> PretrainingLogits:
-        """Score the vocabulary at the predicted tokens only, and the pair.
+        """Score the vocabulary at the predicted tokens, and the pairs.
 
         Args:
             batch: B sequences.
@@ -110,7 +110,7 @@ class BertForPreTraining(nn.Module):
         return PretrainingLogits(mlm_logits, nsp_logits)
 
     def loss(self, batch: Batch) -> PretrainingLoss:
-        """Compare with what stood at the predicted tokens, without keeping the scores."""
+        """Compute the loss at the predicted tokens without keeping the scores."""
         hidden, pooled_output = self.bert(batch.tokens)
         predicted, labels = batch.predicted, batch.mlm_labels
         if predicted.device.type == "cpu":
@@ -140,19 +140,19 @@ def mean_pool(hidden: Tensor, cu_seqlens: Tensor, max_length: int) -> Tensor:
 
 
 def compare_segments(hidden: Tensor, input_ids: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Put the means of two texts beside each other, how they differ, and what only one has.
+    """Concatenate the means of two texts, their differences, and the means of unshared tokens.
 
-    A shallow encoder does not find out by itself which tokens of one text the other one lacks.
+    A shallow encoder does not learn by itself which tokens only one of the texts has.
 
     Args:
         hidden: (B, T, D).
         input_ids: (B, T).
-        first: (B, T), 1 at the tokens of the first text, [CLS] in front included, else 0.
+        first: (B, T), 1 at the tokens of the first text, including [CLS], else 0.
         second: the same of the second text.
 
     Returns:
         (B, 6 D): the mean a of the first, the mean b of the second, |a - b|, a * b, the mean of
-        the tokens of the first that the second lacks, and the other way round; 0 if none.
+        the tokens of the first that the second lacks, and vice versa; 0 if none.
 
     Source: Conneau et al. 2017, "Supervised learning of universal sentence representations from
         natural language inference data", section 3.1, for the first four; for matching by the
@@ -171,14 +171,14 @@ def compare_segments(hidden: Tensor, input_ids: Tensor, first: Tensor, second: T
 
 
 class BertForSequenceClassification(nn.Module):
-    """The encoder with a head for labels: pool, dropout, one dense layer.
+    """The encoder with a classification head: pooling, dropout, one dense layer.
 
     Args:
-        config: the shape; ``hidden_dropout_prob`` is the head's as well.
+        config: the shape; ``hidden_dropout_prob`` also applies to the head.
         vocab_size: rows of the word embedding.
         num_labels: C.
-        pooling: "cls" takes the pooler's output; "mean" averages the tokens and has no pooler;
-            nor has "compare", see `compare_segments`.
+        pooling: "cls" uses the pooler; "mean" averages the tokens, and "compare" does as
+            `compare_segments` says, both without a pooler.
 
     Source: Devlin et al. 2018, section 4.1.
     """
@@ -214,7 +214,7 @@ class BertForSequenceClassification(nn.Module):
             )
         elif pooled is None:
             pooled = mean_pool(hidden, batch.cu_seqlens, batch.max_length)
-        # In fp32: a number between 3 and 4 has but 64 values in bf16, and ranks would tie.
+        # In fp32, as bf16 has only 64 values between 3 and 4, and ranks would tie.
         with torch.autocast(pooled.device.type, enabled=False):
             logits: Tensor = self.classifier(self.dropout(pooled.float()))
         return logits

@@ -1,8 +1,9 @@
-"""Two steps with gradients written out by hand, as PyTorch's own forms of them are slower.
+"""Two operations with hand-written gradients, as PyTorch's own versions are slower.
 
 The loss over the vocabulary passes its scores, the largest tensor in training, through memory once.
-Dropout on a CPU draws one random word for four values. The tests compare the loss with its plain
-form. Size letters: P predicted tokens, D hidden_size, V vocab_size.
+Dropout on a CPU draws one random word for four values.
+
+Size letters: P predicted tokens, D hidden_size, V vocab_size.
 """
 
 from typing import Any
@@ -11,35 +12,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Scores are looked at in blocks of this many, so that on a CPU they stay in its cache while they
-# become probabilities.
+# Scores are processed in blocks of this many, so that they stay in a CPU's cache.
 _BLOCK_SCORES = {"cpu": 2**19}
 _BLOCK_SCORES_ELSEWHERE = 2**27
 
-_ROWS_MULTIPLE = 64  # what matrix units like
+_ROWS_MULTIPLE = 64  # which matrix units prefer
 
 
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Score every vocabulary entry and compare with the labels, in one step.
+    """Score every vocabulary entry and compute the loss, in one step.
 
-    The scores, the largest thing in training, become their own gradient in place. Products are in
-    the precision of autocast, sums of exponentials in fp32: in bf16 they are 1 % off.
+    The scores become their own gradient in place. Products use the precision of autocast, sums of
+    exponentials fp32: in bf16 they are 1 % off.
 
     Args:
-        hidden: (P, D), or with more rows at the end, filler that has no label.
+        hidden: (P, D), perhaps with more rows at the end, which have no label.
         weight: (V, D).
         bias: (V,).
         labels: (P,) int64.
 
     Returns:
-        The sum of the losses, fp32, and how many labels have the highest score, int64.
+        The sum of the losses, fp32, and the number of labels with the highest score, int64.
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     missing = -len(weight) % _ROWS_MULTIPLE
-    if missing:  # rows that no softmax sees
+    if missing:  # rows whose probability is 0
         weight = F.pad(weight, (0, 0, 0, missing))
         bias = F.pad(bias, (0, missing), value=-torch.inf)
     found: tuple[Tensor, Tensor] = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
@@ -49,7 +49,7 @@ def linear_cross_entropy(
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum the losses of logits (P, C), in fp32, and count the labels that have the highest."""
+    """Sum the losses of logits (P, C) in fp32, and count the labels with the highest score."""
     scores = logits.float()
     loss_sum = F.cross_entropy(scores, labels, reduction="sum")
     return loss_sum, (scores.argmax(dim=-1) == labels).sum()
@@ -74,10 +74,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             wanted = row_labels[:, None]
             num_correct += (best == wanted).sum()
             probabilities = scores.softmax(dim=1)
-            # log of the sum of exponentials: the likeliest entry has a probability of 1 / V or more
+            # log of the sum of exponentials; the best entry has a probability of at least 1 / V
             log_sums = highest - probabilities.gather(1, best).log()
             loss_sum += (log_sums - scores.gather(1, wanted)).sum()
-            if with_gradient:  # of the loss by the logits: the probabilities, less 1 at the label
+            if with_gradient:  # of the logits: the probabilities, minus 1 at the label
                 probabilities.scatter_add_(1, wanted, -torch.ones_like(log_sums))
                 rows.copy_(probabilities)
         logits[len(labels) :] = 0
@@ -97,7 +97,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 _LEVELS = 2**15
-# Integers of the same width, whose bits can be cleared.
+# Integers of the same width, to clear bits.
 _INTEGERS = {
     torch.bfloat16: torch.int16,
     torch.float16: torch.int16,
@@ -112,13 +112,13 @@ def dropout(values: Tensor, p: float, *, training: bool) -> Tensor:
     Args:
         values: any shape.
         p: the share, 0 ≤ p < 1; on a CPU rounded to a multiple of 2**-15.
-        training: without it the values come back as they are.
+        training: if false, return the values unchanged.
 
     Source: Srivastava et al. 2014; scaled while training, as in Vaswani et al. 2017, section 5.4.
     """
     if not training or p == 0.0:
         return values
-    # Compiled code draws its masks on the way, on any device.
+    # Compiled code draws masks itself, on any device.
     if values.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(values, p)
     num_dropped = min(round(p * _LEVELS), _LEVELS - 1)  # of the levels
@@ -142,13 +142,13 @@ class _Dropout(torch.autograd.Function):
 
 def _draw_mask(values: Tensor, num_dropped: int) -> Tensor:
     """Draw integers as wide as the values: all bits 1 to keep one, 0 to drop it."""
-    # PyTorch draws one number for each value, on one thread. Each 64-bit word holds four
-    # independent numbers of 16 bits, which is a quarter of the draws and as good a mask.
+    # PyTorch draws one number per value, on one thread. A 64-bit word holds four independent
+    # numbers of 16 bits, so this takes a quarter of the draws.
     count = values.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     numbers = words.view(torch.int16)[:count].view(values.shape)
-    # 15 bits are the number; below num_dropped, the difference is negative, and shifting its sign
-    # over the others makes them all 1. Integers of 16 bits, as bool would be converted one by one.
+    # Below num_dropped the difference is negative, and shifting its sign over the other bits sets
+    # them all. Not bool, which would be converted value by value.
     numbers.bitwise_and_(_LEVELS - 1).sub_(num_dropped).bitwise_right_shift_(15).bitwise_not_()
     return numbers.to(_INTEGERS[values.dtype])
 

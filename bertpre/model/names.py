@@ -1,4 +1,4 @@
-"""What our parameters are called in Hugging Face's BERT; only the fused query-key-value differs."""
+"""The Hugging Face names of our parameters; only the fused query-key-value differs."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -18,7 +18,7 @@ WORDS = "bert.embeddings.word_embeddings.weight"
 POSITIONS = "bert.embeddings.position_embeddings.weight"
 MLM_BIAS = "cls.predictions.bias"
 CLASSIFIER_BIAS = "classifier.bias"
-# All that each part beside the encoder consists of.
+# The tensors of each part besides the encoder.
 POOLER = _dense("bert.pooler.dense")
 MLM_HEAD = _dense("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
 MLM_HEAD |= {MLM_BIAS}
@@ -28,7 +28,7 @@ CLASSIFIER = _dense("classifier")
 BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
 _OLD_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
-# What some files hold a second time, and where it stands in ours.
+# Tensors that some files repeat, and the names of the originals.
 _COPIES = {"cls.predictions.decoder.weight": WORDS, "cls.predictions.decoder.bias": MLM_BIAS}
 
 
@@ -38,7 +38,7 @@ def encoder_of(model: Model) -> BertModel:
 
 
 def named_parts(model: Model) -> dict[str, Tensor]:
-    """Give every parameter its Hugging Face name; the parts of a fused one are views of it."""
+    """Return the parameters by Hugging Face name; parts of a fused one are views of it."""
     bert, parts = encoder_of(model), dict[str, Tensor]()
     embeddings = bert.embeddings
     parts[WORDS] = embeddings.word.weight
@@ -76,11 +76,11 @@ def named_parts(model: Model) -> dict[str, Tensor]:
 
 
 def plain_names(names: Iterable[str]) -> dict[str, str]:
-    """Give each name of a file without what a module around the model has put before it.
+    """Map each name in a file to the name without the prefix of a module around the model.
 
     ``module.bert.encoder…`` becomes ``bert.encoder…``, ``module.cls…`` becomes ``cls…``, and
-    ``0.auto_model.encoder…`` becomes ``bert.encoder…``. Where it is not one encoder that lies
-    inside something, names stay as they are.
+    ``0.auto_model.encoder…`` becomes ``bert.encoder…``. Names stay unchanged unless the file holds
+    exactly one wrapped encoder.
     """
     names, embedding = list(names), WORDS.removeprefix("bert.")
     prefixes = [name.removesuffix(embedding) for name in names if name.endswith(embedding)]
@@ -96,11 +96,11 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def canonical_name(name: str, parts: Collection[str]) -> str:
-    """Turn any spelling of a tensor's name into the one that `named_parts` uses.
+    """Return a tensor's name as `named_parts` spells it.
 
     Args:
-        name: as `plain_names` gives it: perhaps without ``bert.``, with ``gamma`` and ``beta``,
-            or a tied copy.
+        name: from `plain_names`; perhaps without ``bert.``, with ``gamma`` and ``beta``, or of a
+            tied copy.
         parts: the model's names; a copy is only renamed if the model has the original.
     """
     for old, new in _OLD_NAMES:
@@ -112,24 +112,24 @@ def canonical_name(name: str, parts: Collection[str]) -> str:
 
 
 def is_encoder(name: str) -> bool:
-    """Tell whether a tensor is one of the encoder's, of which none may be missing."""
+    """Return whether a tensor belongs to the encoder, which must be complete."""
     return name.startswith(("bert.embeddings.", "bert.encoder."))
 
 
 def is_pooler(name: str) -> bool:
-    """Tell whether a tensor is part of a pooler, with or without ``bert.`` before its name."""
+    """Return whether a tensor belongs to a pooler, with or without a leading ``bert.``."""
     return name.removeprefix("bert.").startswith("pooler.")
 
 
 def is_classifier(name: str) -> bool:
-    """Tell whether a tensor is part of a head for labels."""
+    """Return whether a tensor belongs to a classification head."""
     return name.startswith("classifier.")
 
 
 def has_trained_pooler(tensors: Mapping[str, Tensor]) -> bool:
-    """Tell whether next-sentence prediction, or something else, has trained the pooler.
+    """Return whether the pooler has been trained, by next-sentence prediction or otherwise.
 
-    Libraries write a pooler that nothing has trained; its bias is still 0, as it began.
+    Libraries also write an untrained pooler, whose bias is still 0.
     """
     named = {canonical_name(name, ()): tensor for name, tensor in tensors.items()}
     if "bert.pooler.dense.bias" not in named:

@@ -1,4 +1,4 @@
-"""Weights under the names of Hugging Face's BERT: in and out of a model, and their files."""
+"""Weights under Hugging Face names: into and out of a model, and in files."""
 
 import json
 import pickle
@@ -24,15 +24,15 @@ from bertpre.model.names import (
 
 WEIGHTS = "model.safetensors"
 LEGACY_WEIGHTS = "pytorch_model.bin"
-# Weights of other libraries, to say what a folder holds instead.
+# Weights of other libraries, for the message about missing ones.
 _OTHER_WEIGHTS = ("tf_model.h5", "*.ckpt.index", "flax_model.msgpack", "*.onnx")
 
 
 class LoadReport(NamedTuple):
-    """What came of loading weights, as Hugging Face names, each list sorted.
+    """The result of loading weights, as sorted Hugging Face names.
 
-    ``loaded`` and ``new`` make up the model: new ones keep the values they had. ``unused`` are the
-    file's tensors, by its own names, that the model has no place for.
+    ``loaded`` and ``new`` make up the model; new ones keep their values. ``unused`` are tensors of
+    the file, under the file's names, that the model does not have.
     """
 
     loaded: tuple[str, ...]
@@ -41,11 +41,11 @@ class LoadReport(NamedTuple):
 
 
 def to_hugging_face(model: Model) -> dict[str, Tensor]:
-    """Copy the parameters out under Hugging Face names.
+    """Return copies of the parameters under Hugging Face names.
 
     Returns:
-        Contiguous fp32 tensors on the CPU, sorted by name; query, key and value apart, the tied
-        decoder left out.
+        Contiguous fp32 tensors on the CPU, sorted by name; query, key and value are separate, and
+        the tied decoder is left out.
     """
     return {
         name: part.detach().to("cpu", torch.float32, copy=True).contiguous()
@@ -63,16 +63,16 @@ def load_hugging_face(
 
     Accepts names with and without ``bert.`` or within another module, the old ``gamma`` and
     ``beta``, stored position buffers, and a decoder that repeats the word embedding. Heads may
-    be missing or of another size for another task: they stay as they are and are reported as new.
-    The encoder must be whole.
+    be missing or have another size: they stay unchanged and are reported as new. The encoder must
+    be complete.
 
     Args:
         model: its parameters are overwritten.
-        tensors: as `read_weights` gives them.
-        source: where they come from, for messages.
+        tensors: from `read_weights`.
+        source: their origin, for messages.
 
     Raises:
-        CheckpointError: nothing or only part of the encoder is there, or sizes do not fit.
+        CheckpointError: the encoder is missing or incomplete, or sizes do not fit.
     """
     parts = named_parts(model)
     found: dict[str, Tensor] = {}
@@ -98,7 +98,7 @@ def load_hugging_face(
             del found[name]
     if not found:
         raise CheckpointError(
-            f"{source}: none of its {len(tensors)} tensors has a name that BERT has"
+            f"{source}: none of its {len(tensors)} tensors has a name of BERT's"
             f" (the first: {_listed(sorted(tensors))})",
             "is this a BERT checkpoint?",
         )
@@ -117,7 +117,7 @@ def write_weights(path: Path, model: Model) -> None:
         CheckpointError: it cannot be written.
     """
     try:
-        # One key: more come in another order each time.
+        # Only one key: the order of several is random.
         save_file(to_hugging_face(model), path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise CheckpointError(
@@ -126,12 +126,12 @@ def write_weights(path: Path, model: Model) -> None:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read model.safetensors, or else pytorch_model.bin without running code from it.
+    """Read model.safetensors, or else pytorch_model.bin, without running code from it.
 
     A model in several files (``model.safetensors.index.json`` names them) is read as one.
 
     Raises:
-        CheckpointError: there is neither, or the file is damaged or holds more than tensors.
+        CheckpointError: both are missing, or the file is damaged or holds more than tensors.
     """
     for name, read in ((WEIGHTS, _read_safetensors), (LEGACY_WEIGHTS, _read_legacy)):
         if (folder / name).is_file():
@@ -145,10 +145,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     others = sorted(path.name for pattern in _OTHER_WEIGHTS for path in folder.glob(pattern))
     raise CheckpointError(
         f"{folder}: has neither {WEIGHTS} nor {LEGACY_WEIGHTS}"
-        + (f", but {', '.join(others)}, which bertpre does not read" if others else ""),
+        + (f", but {', '.join(others)}, which bertpre cannot read" if others else ""),
         "convert it to PyTorch with the transformers library first"
         if others
-        else "give a checkpoint, a fine-tuned model or a Hugging Face BERT folder",
+        else "use a checkpoint, a fine-tuned model or a Hugging Face BERT folder",
     )
 
 
@@ -217,7 +217,7 @@ def _check_fit(
         raise CheckpointError(
             f"{source}: {len(missing)} of the encoder's {len(encoder)} tensors are missing: "
             f"{_listed(missing)}",
-            "the file is not whole, or config.json describes another model",
+            "the file is incomplete, or config.json describes another model",
         )
 
 

@@ -1,7 +1,7 @@
-"""Checkpoints: whole or absent, and enough in them to go on as if nothing had happened.
+"""Checkpoints: complete or absent, and sufficient to resume with the same bits.
 
-A checkpoint is a model folder in Hugging Face form with the tokenizer, and ``trainer/`` with the
-optimizer's moments and where training stood. Everything is safetensors and JSON, never pickle.
+A checkpoint is a Hugging Face model folder with the tokenizer, and ``trainer/`` with the
+optimizer's moments and the state of training. Everything is safetensors and JSON, never pickle.
 """
 
 import json
@@ -29,12 +29,12 @@ from bertpre.training.step import LossScale
 
 log = logging.getLogger(__name__)
 
-_SPARE = 1.05  # of the bytes that a checkpoint takes
+_SPARE = 1.05  # times the size of a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """What the bits of a result depend on beyond the options."""
+    """What the last bits of a result depend on, besides the options."""
 
     compile: bool
     device: str
@@ -46,7 +46,7 @@ class Execution:
 
     @classmethod
     def of(cls, setup: Setup) -> "Execution":
-        """Return how a run would execute now."""
+        """Return how a run executes now."""
         return cls(
             compile=setup.options.compile,
             device=setup.device.type,
@@ -58,7 +58,7 @@ class Execution:
         )
 
     def warn_of_changes(self, before: "Execution") -> None:
-        """Name what may change the last bits of a result."""
+        """Warn of what may change the last bits of a result."""
         for name, now in asdict(self).items():
             if getattr(before, name) != now:
                 log.warning(
@@ -71,7 +71,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerState:
-    """Where training stands, beside weights and moments.
+    """The state of training, except weights and moments.
 
     Attributes:
         cursor: the next example, and the updates done.
@@ -80,8 +80,8 @@ class TrainerState:
         best_step, best_loss: the kept checkpoint with the lowest held-out MLM loss.
         lowest_loss, evals_without_gain: the lowest held-out MLM loss of all evaluations, and how
             many came after it.
-        awaits_evaluation: whether this step's held-out loss is still to be measured.
-        loss_scale: of the next update; None but in fp16.
+        awaits_evaluation: whether this step's held-out loss has yet to be measured.
+        loss_scale: of the next update; None except in fp16.
         execution: of the updates so far.
     """
 
@@ -97,7 +97,7 @@ class TrainerState:
     execution: Execution
 
     def with_candidate(self, loss: float) -> "TrainerState":
-        """Return the state after measuring this step's held-out loss: the best, or not."""
+        """Return the state after this checkpoint's held-out loss: it may be the best."""
         if self.best_loss is not None and self.best_loss <= loss:
             return self
         return replace(self, best_step=self.cursor.step, best_loss=loss)
@@ -111,16 +111,16 @@ class TrainerState:
 
 
 def first_state(setup: Setup) -> TrainerState:
-    """Return where training stands before the first update."""
+    """Return the state before the first update."""
     scale = LossScale() if setup.precision == "fp16" else None
     return TrainerState(cursor=Cursor(), loss_scale=scale, execution=Execution.of(setup))
 
 
 def save_checkpoint(run: Path, setup: Setup, state: TrainerState) -> Path:
-    """Write ``checkpoints/step-N`` under another name and rename it when whole.
+    """Write ``checkpoints/step-N`` under another name, and rename it when complete.
 
     Raises:
-        CheckpointError: there is no room for it, or it cannot be written; older ones are intact.
+        CheckpointError: the disk is full or not writable; older checkpoints stay intact.
     """
     final = checkpoint_folder(run, state.cursor.step)
     moments = setup.optimizer.state()
@@ -139,13 +139,13 @@ def save_checkpoint(run: Path, setup: Setup, state: TrainerState) -> Path:
 
 
 def save_final(run: Path, setup: Setup, *, step: int) -> Path:
-    """Write the trained model into ``final``, by which a run is known to be finished."""
+    """Write the trained model into ``final``, which marks the run as finished."""
     final = run / "final"
     return _finish(run, setup, step, _new_folder(final), final)
 
 
 def restore(run: Path, setup: Setup) -> TrainerState:
-    """Go back to the newest whole checkpoint of a run, or to step 0 if there is none."""
+    """Return to the newest complete checkpoint of a run, or to step 0 if there is none."""
     folder = newest_whole_checkpoint(run)
     if folder is None:
         if any((run / "checkpoints").glob("step-*")):
@@ -153,9 +153,9 @@ def restore(run: Path, setup: Setup) -> TrainerState:
         return first_state(setup)
     state = load_checkpoint(folder, setup)
     if setup.device.type == "cpu" and state.execution.device == "cpu":
-        # Sums over threads are rounded differently for another number of them.
+        # Another number of threads rounds sums differently.
         torch.set_num_threads(state.execution.threads)
-    log.info("going on from %s", folder)
+    log.info("resuming from %s", folder)
     start = first_state(setup)
     start.execution.warn_of_changes(state.execution)
     loss_scale = start.loss_scale and (state.loss_scale or start.loss_scale)
@@ -163,7 +163,7 @@ def restore(run: Path, setup: Setup) -> TrainerState:
 
 
 def load_checkpoint(folder: Path, setup: Setup) -> TrainerState:
-    """Put a checkpoint's weights and moments into a run's model and optimizer.
+    """Load a checkpoint's weights and moments into a run's model and optimizer.
 
     Raises:
         CheckpointError: the checkpoint is of another model, or has no trainer state.
@@ -173,7 +173,7 @@ def load_checkpoint(folder: Path, setup: Setup) -> TrainerState:
         moments = load_file(folder / "trainer" / "optimizer.safetensors")
         values = json.loads((folder / "trainer" / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder}: has no trainer state to go on from ({error})") from error
+        raise CheckpointError(f"{folder}: has no trainer state to resume from ({error})") from error
     setup.optimizer.load_state(moments)
     scale = values["loss_scale"]
     values["loss_scale"] = None if scale is None else LossScale(**scale)
@@ -183,15 +183,15 @@ def load_checkpoint(folder: Path, setup: Setup) -> TrainerState:
 
 
 def warn_of_full_disk(run: Path, setup: Setup) -> None:
-    """Warn before the first update if the checkpoints that will be kept do not fit on the disk."""
+    """Warn before the first update if the checkpoints to keep will not fit on the disk."""
     size = 3 * _num_bytes(list(setup.model.parameters()))  # weights, and two moments of each
     there = len(list((run / "checkpoints").glob("step-*")))
-    # Beside the newest, the best one and the one that is being written.
+    # Besides the newest, the best one and the one being written.
     num_kept = setup.options.keep_checkpoints + 2
     needed, free = size * max(1, num_kept - there), shutil.disk_usage(run).free
     if free < needed:
         log.warning(
-            "%s: %s MB are free, but the checkpoints to come take up to %s MB; make room, or lower "
+            "%s: %s MB are free, but the checkpoints may take another %s MB; make room, or lower "
             "pretrain.keep_checkpoints",
             run,
             f"{free / 1e6:,.0f}",
@@ -206,7 +206,7 @@ def _check_space(run: Path, tensors: list[Tensor]) -> None:
     if free < needed:
         raise CheckpointError(
             f"{run}: a checkpoint takes {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free",
-            "make room; the same command goes on from the last checkpoint",
+            "make room; the same command resumes from the last checkpoint",
         )
 
 
@@ -222,7 +222,7 @@ def _new_folder(final: Path) -> Path:
 
 
 def _finish(run: Path, setup: Setup, step: int, work: Path, final: Path) -> Path:
-    """Write the model and the manifest, and put the folder in its place."""
+    """Write the model and the manifest, and rename the folder."""
     data = setup.data
     save_model(work, setup.model, extra_config={"pad_token_id": data.tokenizer.pad_id})
     data.tokenizer.save_files(work)
@@ -240,14 +240,14 @@ def _finish(run: Path, setup: Setup, step: int, work: Path, final: Path) -> Path
         "step": step,
     }
     write_manifest(work, "checkpoint", {**facts, **_held_out(run, step)})
-    if final.exists():  # this can only be a damaged one that the run has passed over
+    if final.exists():  # a damaged one that was skipped
         shutil.rmtree(final)
     work.replace(final)
     return final
 
 
 def _held_out(run: Path, step: int) -> dict[str, object]:
-    """Return for a manifest what was measured at this very step, without times."""
+    """Return the evaluation of this step for a manifest, without times."""
     for row in read_metrics(run):
         if row["split"] == "eval" and row["step"] == step:
             kept = row.keys() - {"split", "seconds"}

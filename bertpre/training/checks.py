@@ -1,4 +1,4 @@
-"""What can be known to be wrong before PyTorch is imported and the device is touched."""
+"""Checks that need neither PyTorch nor the device."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ class RunPlan(NamedTuple):
     """A run that can start.
 
     Attributes:
-        config: what the run folder's config.yaml will hold; its ``decided`` is that of a run that
+        config: what the run folder's config.yaml will hold; ``decided`` comes from a run that
             exists already.
-        is_finished: the folder has been trained to the end already.
+        is_finished: the run is complete already.
         max_steps: updates in the run; None if they must be measured first.
-        init_from: the checkpoint whose weights are loaded first.
-        reopened_after: the last step whose checkpoint is of use when a run is made longer.
+        init_from: the checkpoint with the initial weights.
+        reopened_after: the last step whose checkpoint a longer run can use.
     """
 
     config: RunConfig
@@ -42,17 +42,17 @@ def check_pretraining(
     overwrite: bool = False,
     extend_to: int | None = None,
 ) -> RunPlan:
-    """Check a run's options against its data and against what its folder holds already.
+    """Check a run's options against its data and its existing folder.
 
     Args:
         data: a data folder.
         output: the run folder; one with equal identity options is resumed.
         config: the experiment's options.
-        overwrite: an existing run folder will be started again.
+        overwrite: start an existing run again.
         extend_to: more steps for an existing run.
 
     Raises:
-        BertpreError: names everything that contradicts, and both values.
+        BertpreError: names all contradictions, with both values.
     """
     data, output = Path(data), Path(output)
     manifest = read_manifest(data, "data")
@@ -65,7 +65,7 @@ def check_pretraining(
     origin = find_origin(config, run=None if overwrite else output)
     if overwrite and origin.folder is not None and _is_inside(origin.folder, output):
         raise ConfigError(
-            f"{output}: --overwrite would remove {origin.folder}, from which the run is to start",
+            f"{output}: --overwrite would remove {origin.folder}, from which the run starts",
             "choose another --output",
         )
     if (output / ".lock").is_file():  # before the summary of a run that cannot start
@@ -85,7 +85,7 @@ def check_pretraining(
         return RunPlan(asked, False, planned, origin.folder)
     _check_same_run(stored, asked, output)
     assert stored.decided is not None
-    before, asked = stored.decided.max_steps, replace(asked, decided=stored.decided)
+    before, asked = stored.decided["max_steps"], replace(asked, decided=stored.decided)
     if extend_to is None or extend_to == before:
         is_finished = (output / "final" / MANIFEST).is_file()
         return RunPlan(asked, is_finished, before, origin.folder)
@@ -99,10 +99,10 @@ def check_before_data(config: Config, *, data: Path, run: Path) -> None:
     Args:
         config: the options of both.
         data: where the data folder will be.
-        run: the run folder, if there is one already.
+        run: the run folder, if it exists.
 
     Raises:
-        BertpreError: as `check_pretraining`, as far as it can be known.
+        BertpreError: as `check_pretraining`, as far as can be known before the data exists.
     """
     made = config_to_dict(config.make_data)
     _check_model(config.model, config.model.vocab_size, made["max_seq_length"], data)
@@ -149,14 +149,14 @@ def _check_options(options: Pretrain, report: Mapping[str, Any], data: Path) -> 
     initial, patience = options.initial_global_batch_size, options.early_stopping_evals
     if initial is not None and initial > options.global_batch_size:
         raise ConfigError(
-            f"pretrain.initial_global_batch_size: {initial}, more than "
-            f"pretrain.global_batch_size: {options.global_batch_size}, which it grows to",
+            f"pretrain.initial_global_batch_size: {initial} is larger than "
+            f"pretrain.global_batch_size: {options.global_batch_size}, to which it grows",
             "lower the first, or raise the second",
         )
     if patience is not None and not report["held_out_examples"]:
         raise ConfigError(
-            f"pretrain.early_stopping_evals: {patience}, but {data} holds no example out, so there "
-            "is no loss to stop by",
+            f"pretrain.early_stopping_evals: {patience}, but {data} has no held-out examples to "
+            "evaluate",
             "leave it out, or make the data folder from more documents or a larger --eval-fraction",
         )
     if options.tensorboard and importlib.util.find_spec("tensorboard") is None:
@@ -171,10 +171,10 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _read_run(output: Path) -> RunConfig | None:
-    """Return the options of the run that a folder holds; None if it may become one."""
+    """Return the options of a run folder; None if the folder is new."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output}: is a file; expected a run folder", "choose another --output")
-    # A run that was killed at once has left its lock file and nothing else.
+    # A run that was killed at once leaves only its lock file.
     if not output.exists() or {path.name for path in output.iterdir()} <= {".lock"}:
         return None
     if not (output / RUN_CONFIG).is_file():
@@ -198,39 +198,39 @@ def _check_same_run(stored: RunConfig, asked: RunConfig, output: Path) -> None:
         )
     if differences:
         raise ConfigError(
-            f"{output}: was started with other options, and going on would mix the two:\n  "
+            f"{output}: was started with other options, which a resume would mix:\n  "
             + "\n  ".join(differences),
-            "choose another --output, give the same options, or start again with --overwrite",
+            "choose another --output, use the same options, or start again with --overwrite",
         )
 
 
 def _check_extension(output: Path, options: Pretrain, max_steps: int, extend_to: int) -> int:
-    """Return the last step of a run that a longer one has in common with it."""
+    """Return the last step that a run shares with a longer one."""
     schedule = options.schedule
     if schedule.name not in ("constant", "wsd"):
         raise ConfigError(
-            f"--extend-to {extend_to}: the {schedule.name} schedule falls over the whole run, so a "
-            "longer run is another one",
-            "start a run with pretrain.schedule.name constant or wsd, or one from this one's "
+            f"--extend-to {extend_to}: the {schedule.name} schedule decays over the whole run, so "
+            "a longer run is a different one",
+            "start a run with pretrain.schedule.name constant or wsd, or start one from these "
             "weights with --init-from",
         )
     if options.final_mlm_probability is not None:
         raise ConfigError(
-            f"--extend-to {extend_to}: the mask rate moves over the whole run to "
+            f"--extend-to {extend_to}: the mask rate changes over the whole run to "
             f"pretrain.final_mlm_probability: {options.final_mlm_probability:g}, so a "
-            "longer run is another one",
-            "start one from this one's weights with --init-from",
+            "longer run is a different one",
+            "start one from these weights with --init-from",
         )
     if extend_to < max_steps:
-        raise ConfigError(f"--extend-to {extend_to}: the run has {max_steps} steps", "state more")
+        raise ConfigError(f"--extend-to {extend_to}: the run has {max_steps} steps", "ask for more")
     last = max_steps
     if schedule.name == "wsd":
         last -= decay_steps(schedule, max_steps)
     steps = [int(folder.name[5:]) for folder in (output / "checkpoints").glob("step-*")]
     if not any(step <= last for step in steps):
         raise ConfigError(
-            f"{output}: has no checkpoint of step {last} or before, where its learning rate was "
-            f"still constant; found steps {', '.join(map(str, sorted(steps))) or 'none'}",
-            "keep more with pretrain.keep_checkpoints and save_every_steps in the next run",
+            f"{output}: has no checkpoint up to step {last}, where its learning rate was still "
+            f"constant; found steps {', '.join(map(str, sorted(steps))) or 'none'}",
+            "in the next run, keep more with pretrain.keep_checkpoints and save_every_steps",
         )
     return last

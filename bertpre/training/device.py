@@ -1,4 +1,4 @@
-"""What belongs to the device: the choice of it and of a precision, memory, speed, compiling."""
+"""The device: choosing it and a precision, memory, speed, compilation."""
 
 import contextlib
 import ctypes
@@ -34,10 +34,10 @@ _PEAK_ROUNDS = 5
 
 
 def pick_device(name: DeviceName) -> torch.device:
-    """Choose a device; ``auto`` takes CUDA if there is any, else the CPU.
+    """Choose a device; ``auto`` means CUDA if available, else the CPU.
 
     Raises:
-        TrainingError: a device was asked for by name and is not there.
+        TrainingError: the named device is not available.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -55,16 +55,16 @@ def pick_device(name: DeviceName) -> torch.device:
 
 
 def pick_precision(name: PrecisionName, device: torch.device) -> Precision:
-    """Choose a precision; ``auto`` takes bf16 where the hardware multiplies it faster than fp32.
+    """Choose a precision; ``auto`` means bf16 where the hardware multiplies it faster than fp32.
 
-    The choice goes by what the processor states, not by a timing, so it is the same each time.
+    The choice depends on the processor's features, not on timing, so it is always the same.
     """
     if name != "auto":
         return name
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     if device.type == "cpu":
-        # Private names, so absent ones mean "no": matrix units (AMX) or 512-bit dot products.
+        # Private names, so a missing one means "no": matrix units (AMX), 512-bit dot products.
         checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
         has_bf16 = any(getattr(torch.cpu, check, lambda: False)() for check in checks)
         return "bf16" if has_bf16 else "fp32"
@@ -74,21 +74,21 @@ def pick_precision(name: PrecisionName, device: torch.device) -> Precision:
 def autocast(
     device: torch.device, precision: Precision
 ) -> contextlib.AbstractContextManager[object]:
-    """Give the context in which a forward pass runs; parameters stay fp32 in all precisions."""
+    """Return the context for a forward pass; parameters stay fp32 in all precisions."""
     if precision == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=_AUTOCAST_TYPES[precision])
 
 
 def keep_freed_memory() -> bool:
-    """Let the process keep the memory that it frees, for the next update to use.
+    """Make the process keep freed memory for the next update.
 
-    An update allocates and frees hundreds of blocks of megabytes. By default each is mapped anew
-    and faulted in page by page. Afterwards the process holds on to its peak until it ends. This
-    works with glibc only; elsewhere nothing changes.
+    An update allocates and frees hundreds of blocks of megabytes, and by default each is mapped
+    and faulted in again. With this, the process keeps its peak memory until it ends. It works
+    with glibc only; elsewhere nothing changes.
 
     Returns:
-        Whether the C library obeys.
+        Whether the C library supports it.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -97,14 +97,14 @@ def keep_freed_memory() -> bool:
 
 
 def matmul_peak(device: torch.device, precision: Precision) -> float:
-    """Measure the fastest of a few large matrix products, in operations a second."""
+    """Measure the fastest of a few large matrix products, in operations per second."""
     size = _PEAK_SIZES.get(device.type, _PEAK_SIZE_ELSEWHERE)
     dtype = _AUTOCAST_TYPES.get(precision, torch.float32)
     left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
     times = []
-    for _ in range(_PEAK_ROUNDS + 1):  # the first one sets things up
+    for _ in range(_PEAK_ROUNDS + 1):  # the first one is a warm-up
         start = time.perf_counter()
-        # Asking for a number waits for the device.
+        # Reading a number waits for the device.
         float((left @ right)[0, 0])
         times.append(time.perf_counter() - start)
     return 2 * size**3 / min(times[1:])
@@ -113,7 +113,7 @@ def matmul_peak(device: torch.device, precision: Precision) -> float:
 def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) -> float:
     """Count the operations of an update's matrix products, for real tokens only.
 
-    A product with a (D, F) matrix takes 2 D F operations a token; a backward pass takes twice as
+    A product with a (D, F) matrix takes 2 D F operations per token, and a backward pass twice as
     many as a forward pass. Attention compares each token with all tokens of its sequence.
 
     Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
@@ -133,10 +133,10 @@ def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) ->
 
 
 def compile_layers(encoder: Encoder) -> None:
-    """Have the layers compiled when they first run.
+    """Compile the layers when they first run, and log each compilation.
 
-    All layers share one compiled code, in which the number of tokens is a symbol, as no two batches
-    have the same. So compilation settles in the first updates. Each one is logged.
+    All layers share the compiled code, and the number of tokens is a symbol in it, as no two
+    batches have the same. So compilation ends after the first updates.
     """
     from torch._dynamo import lookup_backend  # takes seconds, and most runs do not compile
 

@@ -1,6 +1,6 @@
-"""Several processes that train one model: the only place that knows of torch.distributed.
+"""Training one model in several processes: the only module that uses torch.distributed.
 
-``torchrun`` starts them and says by the environment how many there are. Each takes a slice of every
+``torchrun`` starts them and sets their number in the environment. Each takes a slice of every
 global batch; gradients and counts are summed, so that all make the same update.
 """
 
@@ -17,14 +17,14 @@ from bertpre.errors import TrainingError
 
 
 class Ranks(NamedTuple):
-    """Which of how many processes this is; alone, rank 0 of 1."""
+    """The rank of this process and the number of processes; 0 and 1 for a single one."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes and speaks."""
+        """Whether this process is the one that writes and logs."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class Ranks(NamedTuple):
         return summed
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Add up the gradients over all processes: one message, summed in the same order always."""
+        """Add up the gradients over all processes in one message, always in the same order."""
         if self.size == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -53,7 +53,7 @@ class Ranks(NamedTuple):
             gradient.copy_(part.view_as(gradient))
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait until every process gets here."""
         if self.size > 1:
             with self._loss_of_others_named():
                 dist.barrier()
@@ -65,8 +65,8 @@ class Ranks(NamedTuple):
         except RuntimeError as error:  # also what gloo and nccl raise when a connection ends
             reason = str(error).strip().splitlines()[0]
             raise TrainingError(
-                f"rank {self.rank} of {self.size} processes has lost the others: {reason}",
-                "the one that ended first may say why; the same command goes on from the last "
+                f"rank {self.rank} of {self.size} processes lost the others: {reason}",
+                "the one that ended first may say why; the same command resumes from the last "
                 "checkpoint",
             ) from error
 
@@ -75,15 +75,15 @@ ALONE = Ranks()
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
-    """Return what counts are added up in: float64, where the device has it."""
+    """Return the type for sums of counts: float64, where the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def join_ranks(device: torch.device) -> Ranks:
-    """Join the processes that torchrun started with this one, if it did.
+    """Join the processes that torchrun started together with this one, if any.
 
     Args:
-        device: where this process trains; a GPU is chosen by the local rank.
+        device: where this process trains; the local rank selects a GPU.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE
@@ -95,6 +95,6 @@ def join_ranks(device: torch.device) -> Ranks:
 
 
 def leave_ranks() -> None:
-    """Leave the group, so that the others need not wait for this process to end."""
+    """Leave the group, so that the others do not wait for this process."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()

@@ -1,7 +1,4 @@
-"""Runs that start from a checkpoint's weights, ours or a Hugging Face one.
-
-What can be checked without PyTorch is checked before it is imported.
-"""
+"""Runs that start from a checkpoint's weights, ours or Hugging Face's, checked without PyTorch."""
 
 import json
 import logging
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-# Dropout is a matter of training, and positions that the checkpoint lacks are drawn.
+# Dropout belongs to training, and positions that the checkpoint lacks start random.
 _MAY_DIFFER = {
     "max_position_embeddings",
     "hidden_dropout_prob",
@@ -43,11 +40,11 @@ _POSITIONS = "bert.embeddings.position_embeddings.weight"
 
 
 class Origin(NamedTuple):
-    """Where a run's first weights come from.
+    """The source of a run's initial weights.
 
     Attributes:
-        folder: the checkpoint to load; None if the weights are drawn, or no longer needed.
-        fingerprint: of its weights; None if they are drawn.
+        folder: the checkpoint to load; None if the weights are random, or no longer needed.
+        fingerprint: of its weights; None if they are random.
     """
 
     folder: Path | None
@@ -55,7 +52,7 @@ class Origin(NamedTuple):
 
 
 def find_origin(config: Config, *, run: Path | None) -> Origin:
-    """Find the weights that a run starts from, and check that their shape is the model's.
+    """Find a run's initial weights, and check that their shape fits the model.
 
     Args:
         config: the experiment.
@@ -63,15 +60,14 @@ def find_origin(config: Config, *, run: Path | None) -> Origin:
 
     Raises:
         CheckpointError: there is no such model.
-        ConfigError: its shape is another one, or there is nothing whose embeddings to reset.
+        ConfigError: its shape differs, or embeddings are to be reset without a checkpoint.
     """
     options = config.pretrain
     if options.init_from is None:
         if options.reset_embeddings:
             raise ConfigError(
-                "pretrain.reset_embeddings: there is no pretrain.init_from whose embeddings it "
-                "would reset",
-                "state both, or none",
+                "pretrain.reset_embeddings: needs the embeddings of a pretrain.init_from to reset",
+                "set both, or neither",
             )
         return Origin(None, None)
     resumed = _resumed_without(options.init_from, run)
@@ -87,16 +83,16 @@ def find_origin(config: Config, *, run: Path | None) -> Origin:
         if asked[name] != shape[name]
     ]
     if problems:
-        raise ConfigError("; ".join(problems), "leave out what the checkpoint decides")
+        raise ConfigError("; ".join(problems), "leave out the options that the checkpoint decides")
     return Origin(folder, _weights_fingerprint(folder))
 
 
 def checkpoint_shape(folder: str | Path, *, run: Path | None = None) -> dict[str, Any]:
-    """Read the model section that a checkpoint was made with, for a run that starts from it.
+    """Read the model section of a checkpoint, for a run that starts from it.
 
     Args:
         folder: a checkpoint, a run folder or a Hugging Face BERT folder.
-        run: the run folder, which knows the shape where the checkpoint is gone.
+        run: the run folder, which stores the shape in case the checkpoint is gone.
 
     Raises:
         CheckpointError: there is no model there.
@@ -116,9 +112,9 @@ def checkpoint_shape(folder: str | Path, *, run: Path | None = None) -> dict[str
 
 
 def _resumed_without(init_from: str, run: Path | None) -> RunConfig | None:
-    """Return a run's options if the weights that it began with are gone, and no longer needed.
+    """Return a run's options if its initial weights are gone and no longer needed.
 
-    It then resumes from its own checkpoints. If other weights are named, it is another run.
+    It then resumes from its own checkpoints. With other initial weights it is another run.
     """
     if run is None or Path(init_from).exists() or not (run / RUN_CONFIG).is_file():
         return None
@@ -134,7 +130,7 @@ def _weights_fingerprint(folder: Path) -> str:
             return fingerprint_file(folder / name)
     raise CheckpointError(
         f"{folder}: has neither {' nor '.join(_WEIGHTS)}",
-        "give a checkpoint or a Hugging Face BERT folder",
+        "use a checkpoint or a Hugging Face BERT folder",
     )
 
 
@@ -143,17 +139,17 @@ def load_initial_weights(
 ) -> None:
     """Load a checkpoint into a model that may have another vocabulary or more positions.
 
-    Where the vocabularies differ, a token that both have keeps its row; the others keep the
-    model's fresh ones. Positions beyond the checkpoint's stay fresh.
+    Where the vocabularies differ, tokens in both get the checkpoint's rows; the others keep the
+    model's random ones, and so do positions beyond the checkpoint's.
 
     Args:
         folder: a checkpoint or a Hugging Face BERT folder with its tokenizer.
-        model: of the same shape otherwise, with fresh weights.
+        model: otherwise of the same shape, with random weights.
         tokenizer: of the model's vocabulary.
-        reset_embeddings: keep all rows of the model's vocabulary fresh.
+        reset_embeddings: keep all rows of the model's vocabulary random.
 
     Raises:
-        CheckpointError: the weights do not fit the model, or belong to no vocabulary.
+        CheckpointError: the weights fit neither the model nor a vocabulary.
     """
     from bertpre.model.names import canonical_name, named_parts, plain_names
     from bertpre.model.weights import load_hugging_face, read_weights
@@ -181,7 +177,7 @@ def load_initial_weights(
 def _matching_rows(
     folder: Path, tokenizer: Tokenizer, *, reset_embeddings: bool
 ) -> tuple[list[int], list[int]] | None:
-    """Return the rows of the model's vocabulary that the checkpoint has, and where it has them.
+    """Return the rows of the model's vocabulary that the checkpoint has, and its rows for them.
 
     None if the two vocabularies are the same.
     """
@@ -192,10 +188,10 @@ def _matching_rows(
     if len(before) > rows:
         raise CheckpointError(
             f"{folder}: its tokenizer has {len(before):,} entries, its model only {rows:,}",
-            "give a folder whose tokenizer and weights belong together",
+            "use a folder whose tokenizer and weights belong together",
         )
     if reset_embeddings:
-        log.info("%s: token embeddings are drawn afresh", folder)
+        log.info("%s: token embeddings start random", folder)
         return [], []
     if before == tokens and rows == len(tokens):
         return None
@@ -204,10 +200,10 @@ def _matching_rows(
     if not here:
         raise CheckpointError(
             f"{folder}: its vocabulary shares no entry with that of the data",
-            "start with fresh embeddings: pretrain.reset_embeddings",
+            "start with random embeddings: pretrain.reset_embeddings",
         )
     log.info(
-        "%s: has embeddings for %d of the %d entries; the others are drawn afresh",
+        "%s: has embeddings for %d of the %d entries; the others start random",
         folder,
         len(here),
         len(tokens),

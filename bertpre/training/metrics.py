@@ -1,4 +1,4 @@
-"""What training measured: lines of ``metrics.jsonl``, ``curves.png``, and warnings about them."""
+"""What training measures: lines of ``metrics.jsonl``, ``curves.png``, and warnings about them."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from bertpre.data.dataset import PretrainingData
 from bertpre.errors import CheckpointError
 
-if TYPE_CHECKING:  # so that a run can be looked at without PyTorch
+if TYPE_CHECKING:  # so that a run can be inspected without PyTorch
     from bertpre.model.flat import Batch
 
 log = logging.getLogger(__name__)
@@ -30,22 +30,22 @@ _MEMORY = 0.8  # of the recent losses at each line
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metrics:
-    """One line of ``metrics.jsonl``. Losses are in nats a prediction.
+    """One line of ``metrics.jsonl``. Losses are in nats per prediction.
 
     Attributes:
         step: updates done.
-        split: "train", of the update's own examples; "eval", of all held-out examples.
+        split: "train" for the update's examples, "eval" for all held-out examples.
         mlm_loss, mlm_accuracy: over predicted tokens.
-        mlm_perplexity: e to the MLM loss, so many words are as likely; None for train.
+        mlm_perplexity: e to the power of the MLM loss; None for train.
         nsp_loss, nsp_accuracy: over pairs; None without NSP.
         sop_loss, sop_accuracy: over pairs; None without sentence order.
         unigram_loss: the held-out loss of guessing by word frequency; None for train.
-        learning_rate, grad_norm: of the update, the norm before clipping; None for eval.
+        learning_rate, grad_norm: of the update, before clipping; None for eval.
         tokens_per_second: real tokens since the last line; None for eval.
-        data_wait_share: share of the time since then that was spent waiting for examples.
-        matmul_peak_share: matrix products of real tokens since then, as a share of those that the
-            device could have done; None for eval.
-        epoch: passes over the examples, with fraction.
+        data_wait_share: share of the time since then spent waiting for examples.
+        matmul_peak_share: matrix products of real tokens since then, as a share of the device's
+            peak; None for eval.
+        epoch: passes over the examples, as a fraction.
         tokens_seen: real tokens so far.
         seconds: spent training so far.
     """
@@ -75,8 +75,8 @@ class MetricsLog:
 
     Args:
         run: the run folder.
-        step: lines of later steps, which an interrupted run may have left, are cut off.
-        tensorboard: write events for TensorBoard, too.
+        step: lines of later steps, left by an interrupted run, are removed.
+        tensorboard: also write events for TensorBoard.
     """
 
     def __init__(self, run: Path, *, step: int, tensorboard: bool = False) -> None:
@@ -88,7 +88,7 @@ class MetricsLog:
         unfinished.replace(self._path)
 
     def write(self, metrics: Metrics) -> None:
-        """Append a line; what does not apply is left out."""
+        """Append a line, without the values that are None."""
         row = {key: value for key, value in asdict(metrics).items() if value is not None}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -101,15 +101,15 @@ class MetricsLog:
 def _event_writer(folder: Path, step: int) -> Any:
     from torch.utils.tensorboard import SummaryWriter  # the package may be missing
 
-    # Points of later steps, which an interrupted run may have left, are hidden.
+    # Hides points of later steps, left by an interrupted run.
     return SummaryWriter(folder, purge_step=step + 1)
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Read a run's metrics; a damaged last line, as of a machine that stopped, is passed over.
+    """Read a run's metrics; a damaged last line, as after a crash, is skipped.
 
     Raises:
-        CheckpointError: another line is none of a run's.
+        CheckpointError: any other line is damaged.
     """
     path = run / METRICS
     if not path.is_file():
@@ -125,17 +125,17 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
             fault = f"{path}: line {number}: not a line of metrics ({error})"
             if number < len(lines) or unfinished:
                 raise CheckpointError(fault, "remove this line") from error
-            log.warning("%s; this last line is passed over", fault)
+            log.warning("%s; this last line is skipped", fault)
             break
         rows.append(row)
     return rows
 
 
 def unigram_loss(data: PretrainingData) -> float | None:
-    """Return the loss on the held-out predictions of guessing by frequency alone.
+    """Return the held-out loss of guessing by word frequency; None if nothing is held out.
 
-    It is the cross-entropy in nats under the training text's token frequencies, each count raised
-    by one. A model that stays above it has learnt nothing of context. None if nothing is held out.
+    It is the cross-entropy in nats under the token frequencies of the training text, with one added
+    to each count. A model that does not beat it has learnt nothing from context.
     """
     log_probabilities = np.log((data.unigrams + 1) / (data.unigrams + 1).sum())
     total, count = 0.0, 0
@@ -147,8 +147,8 @@ def unigram_loss(data: PretrainingData) -> float | None:
 
 
 def draw_curves(run: Path) -> None:
-    """Draw losses, accuracies and the learning rate of a run so far into its ``curves.png``."""
-    # Imported here because it costs half a second, and without pyplot, which has global state.
+    """Plot losses, accuracies and the learning rate of a run so far in its ``curves.png``."""
+    # Imported here as it takes half a second, and without pyplot, which has global state.
     from matplotlib.figure import Figure
 
     rows = read_metrics(run)
@@ -187,7 +187,7 @@ def draw_curves(run: Path) -> None:
 
 
 class Alarms:
-    """Looks at each line of metrics of one call.
+    """Watches the lines of metrics of one call, and warns of trouble.
 
     Args:
         warmup_steps, max_steps: of the run.
@@ -200,7 +200,7 @@ class Alarms:
         self._said_stuck = False
 
     def look(self, line: Metrics) -> None:
-        """Warn if the loss has jumped, or if nothing beyond word frequency is being learnt."""
+        """Warn if the loss has jumped, or if the model does not beat word frequency."""
         if line.split == "train":
             self._look_for_spike(line)
         elif (
@@ -211,7 +211,7 @@ class Alarms:
         ):
             self._said_stuck = True
             log.warning(
-                "step %d: the held-out MLM loss is %.3f, no better than %.3f of guessing by word "
+                "step %d: the held-out MLM loss is %.3f, no better than %.3f for guessing by word "
                 "frequency; a lower or higher learning_rate, a smaller batch (more updates) or "
                 "another initializer_range may help",
                 line.step,
@@ -229,7 +229,7 @@ class Alarms:
                 recent,
                 line.mlm_loss,
             )
-        # The losses of the warm-up fall too fast to be compared with.
+        # During the warm-up, losses fall too fast for a comparison.
         if line.step > self._warmup_steps:
             start = line.mlm_loss if recent is None else recent
             self._recent = _MEMORY * start + (1 - _MEMORY) * line.mlm_loss
@@ -244,11 +244,11 @@ class Rates(NamedTuple):
 
 
 class Meter:
-    """Measures seconds of training, over all the calls that a run took, and rates between lines.
+    """Measures seconds of training over all calls of a run, and rates between lines of metrics.
 
     Args:
         seconds_before: spent in earlier calls.
-        matmul_peak: operations a second of which this device is capable.
+        matmul_peak: operations per second that this device can do.
     """
 
     def __init__(self, seconds_before: float, *, matmul_peak: float) -> None:
@@ -274,13 +274,13 @@ class Meter:
         return taken
 
     def add(self, num_tokens: int, operations: float) -> None:
-        """Count an update: its real tokens over all processes, its matrix products in this one."""
+        """Count an update: real tokens of all processes, operations of this one."""
         self._tokens += num_tokens
         self._operations += operations
 
     @contextlib.contextmanager
     def rates_paused(self) -> Iterator[None]:
-        """Leave the time of the block, for an evaluation or a save, out of the rates."""
+        """Exclude the time of a block, such as an evaluation or a save, from the rates."""
         start = time.monotonic()
         yield
         self._line_start += time.monotonic() - start

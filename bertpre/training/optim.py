@@ -1,7 +1,4 @@
-"""AdamW with decoupled decay, or Muon on the encoder's matrices and AdamW on the rest.
-
-Which parameters are decayed, and how the state of all of it is saved by name.
-"""
+"""AdamW with decoupled decay, or Muon on the encoder's matrices and AdamW on the rest."""
 
 from collections.abc import Mapping
 
@@ -13,15 +10,15 @@ from bertpre.model.bert import MultiHeadAttention
 
 
 class PretrainingOptimizer:
-    """Updates the weights as the options say.
+    """Update the weights according to the options.
 
-    AdamW corrects its bias and decays neither biases nor layer norms. Muon gives a matrix the
-    update whose singular values are all alike. Its matrices are those of the encoder's layers, with
-    query, key and value apart; embeddings, heads and vectors stay with AdamW. One learning rate
-    serves both, as Muon's updates are scaled to the size of AdamW's.
+    AdamW uses bias correction and decays neither biases nor layer norms. Muon orthogonalises the
+    updates of the matrices in the encoder's layers, with query, key and value apart; embeddings,
+    heads and vectors stay with AdamW. Both use one learning rate, as Muon's updates are scaled to
+    the size of AdamW's.
 
     Args:
-        model: on its device already; a tied parameter counts once.
+        model: on its device already.
         options: the optimizer section.
 
     Source: google-research/bert optimization.py for what is decayed, embeddings included;
@@ -57,7 +54,7 @@ class PretrainingOptimizer:
             self.optimizers.append(muon)
 
     def _take_matrices(self, model: nn.Module) -> dict[str, nn.Parameter]:
-        """Move the encoder's matrices out of the named parameters, the fused ones in thirds."""
+        """Move the encoder's matrices out of the named parameters, and split fused ones."""
         fused = {
             f"{name}.qkv.weight"
             for name, module in model.named_modules()
@@ -104,7 +101,7 @@ class PretrainingOptimizer:
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to what `state` returned."""
+        """Restore what `state` returned."""
         owners = {
             parameter: optimizer
             for optimizer in self.optimizers

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import exp, isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -33,18 +33,18 @@ from bertpre.training.trial import set_up_by_trial
 
 log = logging.getLogger(__name__)
 
-_LARGEST_EXPONENT = 700  # of which a float holds the exponential
+_LARGEST_EXPONENT = 700  # whose exponential a float can hold
 
 
 class Progress(NamedTuple):
-    """Sent after every update."""
+    """Reported after every update."""
 
     step: int
     max_steps: int
     mlm_loss: float
 
 
-# What a run tells: its summary once, then an update or a line of metrics at a time.
+# What a run reports: its summary once, then each update and each line of metrics.
 Event = dict[str, str] | Progress | Metrics
 
 
@@ -55,7 +55,7 @@ class PretrainResult(NamedTuple):
         model: the folder with the newest weights: ``final``, or a checkpoint of a stopped run.
         step: updates done in all.
         is_finished: whether the run is complete.
-        was_finished: whether it was so before the call, which then did nothing.
+        was_finished: whether it was complete before the call, which then did nothing.
         held_out: the last evaluation of this call.
     """
 
@@ -77,35 +77,34 @@ def pretrain(
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> PretrainResult:
-    """Train a BERT on a data folder, or go on with a run exactly where its last checkpoint is.
+    """Train a BERT on a data folder, or resume a run exactly at its last checkpoint.
 
     Args:
         data: written by make-data.
         output: the run folder.
-        config: the experiment; the sections model and pretrain and the seed are used.
-        overwrite: start an existing run again from nothing.
-        extend_to: go on with a run, finished or not, to so many steps; its schedule must be
-            constant, or wsd, of which the fall is done again.
-        dry_run: check everything, send the summary, and write nothing.
-        should_stop: asked after each update and, by a process that is alone, after each held-out
-            batch; when true, a checkpoint is saved and the call ends.
-        on_event: is sent the summary, the progress and the metrics.
+        config: the experiment; its model and pretrain sections and its seed are used.
+        overwrite: start an existing run again from scratch.
+        extend_to: continue a run, finished or not, to this many steps; its schedule must be
+            constant, or wsd, whose decay is then repeated.
+        dry_run: check everything, report the summary, and write nothing.
+        should_stop: called after each update and, in a single process, after each held-out batch;
+            once it returns true, a checkpoint is saved and the call ends.
+        on_event: called with the summary, the progress and the metrics.
 
     Raises:
-        BertpreError: options contradict each other, the data or the run; or the loss diverges.
+        BertpreError: options contradict each other, the data or the run, or the loss diverges.
     """
     config, output = config or Config(), Path(output)
     plan = check_pretraining(
         data, output=output, config=config, overwrite=overwrite, extend_to=extend_to
     )
     if plan.is_finished:
-        # An early end is not at the last step that was planned.
+        # After early stopping the last step is not the planned one.
         last_step = max((row["step"] for row in read_metrics(output)), default=plan.max_steps or 0)
         return PretrainResult(output / "final", last_step, True, was_finished=True)
     try:
-        # torchrun gives each process its rank; one of them reads every byte of the data for all.
-        checks_content = os.environ.get("RANK", "0") == "0"
-        loaded = PretrainingData(data, check_content=checks_content)
+        # torchrun gives each process its rank; only the first reads every byte of the data.
+        loaded = PretrainingData(data, check_content=os.environ.get("RANK", "0") == "0")
         setup = set_up_by_trial(loaded, config, plan, should_stop)
         if setup is None:
             return PretrainResult(None, 0, False)
@@ -120,7 +119,7 @@ def pretrain(
             if is_first:
                 if plan.reopened_after is not None:
                     reopen_run(output, after_step=plan.reopened_after)
-                started = replace(plan.config, decided=setup.decided)
+                started = replace(plan.config, decided=asdict(setup.decided))
                 start_run_folder(output, started, lock=lock, overwrite=overwrite)
             setup.ranks.wait()
             tell = on_event if is_first else lambda event: None
@@ -130,10 +129,10 @@ def pretrain(
 
 
 def _train(loop: "_Loop") -> PretrainResult:
-    """Update, log, evaluate and save until the last step, or until told to stop."""
+    """Update, log, evaluate and save until the last step or a request to stop."""
     with closing(loop.setup.batches(loop.state.cursor)) as batches:
         while not loop.is_done and not loop.is_stopping:
-            # A call that was stopped before or in an evaluation left it to this one.
+            # An earlier call may have stopped before or during this step's evaluation.
             if not loop.state.awaits_evaluation:
                 loop.update(batches)
             if loop.state.awaits_evaluation and not loop.is_stopping:
@@ -144,13 +143,13 @@ def _train(loop: "_Loop") -> PretrainResult:
 
 
 class _Loop:
-    """What the loop does in each of its steps, and what it knows between them.
+    """The actions and the state of the training loop.
 
     Args:
-        run: the run folder; training goes on from its newest whole checkpoint.
+        run: the run folder; training resumes at its newest complete checkpoint.
         setup: of the run.
         should_stop: see `pretrain`.
-        on_event: of the process that speaks.
+        on_event: see `pretrain`; does nothing except in the first process.
     """
 
     def __init__(
@@ -176,7 +175,7 @@ class _Loop:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run is complete, with its last evaluation."""
+        """Whether the run is complete, including its last evaluation."""
         state, setup = self.state, self.setup
         patience = setup.options.early_stopping_evals or setup.max_steps
         is_over = state.cursor.step == setup.max_steps or state.evals_without_gain >= patience
@@ -184,7 +183,7 @@ class _Loop:
 
     @property
     def is_worth_saving(self) -> bool:
-        """Whether it is time, or early stopping or a longer run may come back to this step."""
+        """Whether a save is due, or early stopping or a longer run may return to this step."""
         step, options = self.state.cursor.step, self.setup.options
         can_stop_early = options.early_stopping_evals is not None
         is_evaluation = step % options.eval_every_steps == 0
@@ -215,14 +214,14 @@ class _Loop:
             line = replace(
                 self._line(result.losses),
                 learning_rate=setup.learning_rate(step),
-                # An fp16 update that was left out has none.
+                # None for an fp16 update that was skipped.
                 grad_norm=result.grad_norm if isfinite(result.grad_norm) else None,
                 **meter.rates()._asdict(),
             )
             self._record(line)
 
     def evaluate(self) -> None:
-        """Measure the held-out loss, unless told to stop meanwhile."""
+        """Measure the held-out loss, unless stopped meanwhile."""
         with self.meter.rates_paused():
             losses = self.setup.evaluate(self.should_stop)
             if losses is None:
@@ -241,7 +240,7 @@ class _Loop:
                 draw_curves(self.run)
 
     def save(self) -> None:
-        """Save a checkpoint, and remove those that need not stay."""
+        """Save a checkpoint, and remove those that are no longer needed."""
         setup, step = self.setup, self.state.cursor.step
         if self.held_out is not None and self.held_out.step == step:
             self.state = self.state.with_candidate(self.held_out.mlm_loss)
@@ -259,23 +258,22 @@ class _Loop:
         if self.setup.ranks.is_first:
             draw_curves(self.run)
             if self.is_done:
-                step = self._take_best_weights()
-                self.saved = save_final(self.run, self.setup, step=step)
+                self.saved = save_final(self.run, self.setup, step=self._take_best_weights())
         step = self.state.cursor.step
         return PretrainResult(self.saved, step, self.is_done, held_out=self.held_out)
 
     def _take_best_weights(self) -> int:
-        """Return to the best weights if the run may stop early, and say of which step they are."""
+        """Return to the best weights if the run may stop early; return their step."""
         step, best_step = self.state.cursor.step, self.state.best_step
         if self.setup.options.early_stopping_evals is None or best_step in (None, step):
             return step
         assert best_step is not None
         best = checkpoint_folder(self.run, best_step)
         if not is_whole(best):
-            log.warning("so the weights are those of step %d, the last", step)
+            log.warning("using the weights of step %d, the last one, instead", step)
             return step
         load_hugging_face(self.setup.model, read_weights(best))
-        log.info("the weights are those of step %d, where the held-out loss was lowest", best_step)
+        log.info("using the weights of step %d, where the held-out loss was lowest", best_step)
         return best_step
 
     def _is_time(self, step: int, every: int) -> bool:

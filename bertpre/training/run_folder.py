@@ -1,10 +1,10 @@
-"""A run folder on disk: its options, and which of its checkpoints are whole. Needs no PyTorch."""
+"""A run folder on disk: its options and its complete checkpoints, read without PyTorch."""
 
 import contextlib
 import logging
 import shutil
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,16 @@ RUN_CONFIG = "config.yaml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decided:
-    """What is settled when a run starts, and stays.
-
-    Attributes:
-        max_steps, warmup_steps: updates in the run, and those of them in the warm-up.
-        batch_ramp_steps: updates over which the batch grows, if it does.
-        micro_batch_size: examples in one forward pass.
-    """
-
-    max_steps: int
-    warmup_steps: int
-    batch_ramp_steps: int
-    micro_batch_size: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """The options of a run, as its ``config.yaml`` holds them.
 
     Attributes:
         seed: of the experiment.
         data: fingerprint of the data folder.
-        init_from: fingerprint of the weights that the run starts from; None if they are drawn.
+        init_from: fingerprint of the initial weights; None if they are random.
         model, pretrain: the sections as plain values.
-        decided: None before the run has started.
+        decided: the steps and sizes that were settled at the start of the run; an older version may
+            have stored ``max_steps`` only. None before the start.
     """
 
     seed: int
@@ -51,17 +36,17 @@ class RunConfig:
     init_from: str | None
     model: dict[str, Any]
     pretrain: dict[str, Any]
-    decided: Decided | None
+    decided: dict[str, int] | None
 
 
 def start_run_folder(output: Path, config: RunConfig, *, lock: Path, overwrite: bool) -> None:
-    """Keep a run's options in its folder.
+    """Store a run's options in its folder.
 
     Args:
         output: the run folder, which exists.
         config: the options.
-        lock: a file that stays.
-        overwrite: empty the folder first, to start again from nothing.
+        lock: a file to keep.
+        overwrite: empty the folder first, to start again.
     """
     if overwrite and (output / RUN_CONFIG).is_file():
         empty_folder(output, keep=lock)
@@ -82,11 +67,10 @@ def read_run_config(run: Path) -> RunConfig:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
     sections: dict[str, Any] = stored if isinstance(stored, dict) else {}
-    names = {field.name for field in fields(Decided)}
     if not (
         {"seed", "data"} <= sections.keys()
         and all(isinstance(sections.get(name), dict) for name in ("model", "pretrain", "decided"))
-        and names <= sections["decided"].keys()
+        and "max_steps" in sections["decided"]
     ):
         raise CheckpointError(f"{path}: is not the config of a run", "choose another --output")
     return RunConfig(
@@ -95,41 +79,41 @@ def read_run_config(run: Path) -> RunConfig:
         init_from=sections.get("init_from"),
         model=sections["model"],
         pretrain=sections["pretrain"],
-        decided=Decided(**{name: sections["decided"][name] for name in names}),
+        decided=sections["decided"],
     )
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:
-    """Return where the checkpoint after so many updates is, or would be."""
+    """Return the path of the checkpoint after ``step`` updates, whether it exists or not."""
     return run / "checkpoints" / f"step-{step:08d}"
 
 
 def newest_whole_checkpoint(run: Path) -> Path | None:
-    """Find the newest checkpoint of a run whose every file is as its manifest says.
+    """Find the newest checkpoint of a run whose files match its manifest.
 
-    A damaged one is passed over with a warning.
+    Damaged ones are skipped with a warning.
     """
     folders = sorted((run / "checkpoints").glob("step-*"), reverse=True)
     for folder in folders:
         if is_whole(folder):
             return folder
     if folders:
-        log.warning("%s: none of %d checkpoints is whole", run, len(folders))
+        log.warning("%s: none of %d checkpoints is complete", run, len(folders))
     return None
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Tell whether every file of a checkpoint is as its manifest says; warn if not."""
+    """Return whether all files of a checkpoint match its manifest; warn if not."""
     try:
         check_files(checkpoint, read_manifest(checkpoint, "checkpoint"), content=True)
     except DataFormatError as error:
-        log.warning("%s; this checkpoint is passed over", error.message)
+        log.warning("%s; this checkpoint is skipped", error.message)
         return False
     return True
 
 
 def remove_old_checkpoints(run: Path, *, keep: int, kept_steps: Collection[int | None]) -> None:
-    """Keep the newest checkpoints, and those of some steps."""
+    """Remove all checkpoints but the newest and those of the given steps."""
     kept = {checkpoint_folder(run, step) for step in kept_steps if step is not None}
     for folder in sorted((run / "checkpoints").glob("step-*"))[:-keep]:
         if folder not in kept:
@@ -137,7 +121,7 @@ def remove_old_checkpoints(run: Path, *, keep: int, kept_steps: Collection[int |
 
 
 def reopen_run(run: Path, *, after_step: int) -> None:
-    """Make a finished run unfinished, and remove the checkpoints of later steps.
+    """Mark a finished run as unfinished, and remove the checkpoints of later steps.
 
     Args:
         run: the run folder.
@@ -151,7 +135,7 @@ def reopen_run(run: Path, *, after_step: int) -> None:
 
 
 def read_model_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a checkpoint or a fine-tuned model whose files are as it says.
+    """Read the manifest of a checkpoint or a fine-tuned model, and check the files.
 
     Raises:
         DataFormatError: the folder is of another kind, or a file differs.
@@ -165,14 +149,14 @@ def read_model_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """Find the model in what a user names: a model folder, or a run folder with one in it.
+    """Find the model in a folder that the user names: a model folder or a run folder.
 
     Args:
-        path: a checkpoint, a fine-tuned model, a Hugging Face folder, or a run folder, of which
-            ``final`` is taken or else the newest whole checkpoint.
+        path: a checkpoint, a fine-tuned model, a Hugging Face folder, or a run folder, which
+            stands for its ``final`` or else its newest complete checkpoint.
 
     Raises:
-        CheckpointError: there is no model there, or there are several.
+        CheckpointError: the folder has no model, or several.
     """
     path = Path(path)
     if not path.is_dir():
@@ -190,11 +174,13 @@ def find_checkpoint(path: str | Path) -> Path:
         return newest
     _check_single(path)
     what = (
-        "a run without a whole checkpoint" if (path / RUN_CONFIG).is_file() else "no model folder"
+        "a run without a complete checkpoint"
+        if (path / RUN_CONFIG).is_file()
+        else "no model folder"
     )
     raise CheckpointError(
         f"{path}: is {what}; expected config.json, final/ or checkpoints/ in it",
-        "go on with the run, or name another folder",
+        "continue the run, or name another folder",
     )
 
 
@@ -203,7 +189,7 @@ def _check_single(folder: Path) -> None:
         members = read_manifest(folder, "model").get("members")
         if members:
             raise CheckpointError(
-                f"{folder}: holds {len(members)} models, which only `bertpre predict` takes "
-                "together",
+                f"{folder}: holds {len(members)} models; only `bertpre predict` can use several at "
+                "once",
                 f"name one of them, such as {folder / members[0]}",
             )

@@ -1,8 +1,8 @@
-"""What stands before the first update: model, optimizer and device, and what they do in a step."""
+"""The parts of a run before its first update: model, optimizer, device, and what a step does."""
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -28,25 +28,40 @@ from bertpre.training.distributed import Ranks, join_ranks
 from bertpre.training.init_from import load_initial_weights
 from bertpre.training.metrics import unigram_loss
 from bertpre.training.optim import PretrainingOptimizer
-from bertpre.training.run_folder import Decided
 from bertpre.training.schedule import decay_steps, learning_rate_factor, ramp
 from bertpre.training.step import Losses, LossScale, StepResult, evaluate, train_step
 
-# What a micro-batch holds by default: enough to fill a device, little enough to fit.
+# The default size of a micro-batch: enough to keep a device busy, and small enough to fit.
 _MICRO_BATCH_TOKENS = 16_384
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """What is settled when a run starts and then stays.
+
+    Attributes:
+        max_steps, warmup_steps: updates in the run and in its warm-up.
+        batch_ramp_steps: updates over which a growing batch grows.
+        micro_batch_size: examples in one forward pass.
+    """
+
+    max_steps: int
+    warmup_steps: int
+    batch_ramp_steps: int
+    micro_batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """Everything the loop uses that stays as it is while it runs.
+    """Everything that the training loop uses and does not change.
 
     Attributes:
         options: the pretrain section.
-        base_spec: how training masks are drawn, but for a rate that moves.
+        base_spec: how training masks are drawn, apart from a changing rate.
         decided: steps and sizes.
         ranks: the processes that train together.
-        unigram_loss: what guessing by word frequency reaches on the held-out examples.
-        init_from: fingerprint of the weights that the run started from; None if they were drawn.
+        unigram_loss: the held-out loss of guessing by word frequency.
+        init_from: fingerprint of the initial weights; None if they were random.
     """
 
     data: PretrainingData
@@ -78,7 +93,7 @@ class Setup:
         return self.options.optimizer.learning_rate * factor
 
     def batches(self, cursor: Cursor) -> Generator[list[Batch]]:
-        """Yield this process's micro-batches of one update after another, from the cursor on."""
+        """Yield this process's micro-batches, update by update, starting at the cursor."""
         return training_batches(
             self.data,
             cursor,
@@ -110,12 +125,12 @@ class Setup:
         )
 
     def operations(self, batch: list[Batch]) -> float:
-        """Count the operations of an update's matrix products in this process."""
+        """Count the operations in this process's matrix products of an update."""
         vocab_size = self.data.tokenizer.vocab_size
         return matmul_operations(self.model.bert.config, batch, vocab_size=vocab_size)
 
     def evaluate(self, should_stop: Callable[[], bool]) -> Losses | None:
-        """Measure the model on the held-out examples; None if told to stop meanwhile."""
+        """Evaluate the model on the held-out examples; None if stopped meanwhile."""
         batches = held_out_batches(
             self.data,
             batch_size=self.decided.micro_batch_size,
@@ -133,7 +148,7 @@ class Setup:
 
     @property
     def branch_step(self) -> int | None:
-        """The last step before wsd falls, from which a longer run can go on."""
+        """The last step before wsd decays, from which a longer run can continue."""
         if self.options.schedule.name != "wsd":
             return None
         return self.max_steps - decay_steps(self.options.schedule, self.max_steps)
@@ -154,16 +169,16 @@ class Setup:
 
 
 def set_up(data: PretrainingData, config: Config, plan: RunPlan, *, max_steps: int) -> Setup:
-    """Build the model, its optimizer and all that the loop needs, on the device.
+    """Build the model, its optimizer and everything else that the loop needs.
 
     Args:
-        data: what will be trained on.
+        data: the training data.
         config: the experiment.
-        plan: what the checks found; on resume it holds what was decided before.
+        plan: result of the checks; on resume it holds what was decided before.
         max_steps: updates in the run.
 
     Raises:
-        BertpreError: the device is not there, or the initial weights do not fit.
+        BertpreError: the device is missing, or the initial weights do not fit.
     """
     options = config.pretrain
     device = pick_device(options.device)
@@ -201,7 +216,7 @@ def _join_ranks(device: torch.device, options: Pretrain) -> Ranks:
     smallest = min(options.global_batch_size, options.initial_global_batch_size or 2**31)
     if ranks.size > smallest:
         raise ConfigError(
-            f"{ranks.size} processes, but a global batch of {smallest} examples",
+            f"{ranks.size} processes, but a global batch of only {smallest} examples",
             "start fewer, or raise pretrain.global_batch_size",
         )
     return ranks
@@ -211,7 +226,7 @@ def _prepare(device: torch.device, options: Pretrain) -> None:
     if device.type == "cpu":
         keep_freed_memory()
     if options.deterministic:
-        # cuBLAS reads this when it starts, so before the first matrix product.
+        # cuBLAS reads this when it starts, before the first matrix product.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
 
@@ -225,17 +240,22 @@ def _build_model(data: PretrainingData, shape: Model, seed: int) -> BertForPreTr
 
 
 def _decide(
-    options: Pretrain, data: PretrainingData, before: Decided | None, max_steps: int
+    options: Pretrain, data: PretrainingData, before: dict[str, int] | None, max_steps: int
 ) -> Decided:
-    """Settle steps and sizes; all but the length and a stated size stay as they were before."""
-    stated = options.micro_batch_size if isinstance(options.micro_batch_size, int) else None
-    if before is not None:
-        micro_batch_size = stated or before.micro_batch_size
-        return replace(before, max_steps=max_steps, micro_batch_size=micro_batch_size)
+    """Settle steps and sizes; a resumed run keeps all but its length and a stated size.
+
+    What an older version has not stored follows from the options.
+    """
     fitting = max(1, _MICRO_BATCH_TOKENS // data.max_seq_length)
-    return Decided(
+    decided = Decided(
         max_steps=max_steps,
         warmup_steps=round(options.schedule.warmup_ratio * max_steps),
         batch_ramp_steps=max(1, round(options.batch_ramp_ratio * max_steps)),
-        micro_batch_size=stated or min(options.global_batch_size, fitting),
+        micro_batch_size=min(options.global_batch_size, fitting),
     )
+    before = before or {}
+    kept = {name: before.get(name, value) for name, value in asdict(decided).items()}
+    kept["max_steps"] = max_steps
+    if isinstance(options.micro_batch_size, int):
+        kept["micro_batch_size"] = options.micro_batch_size
+    return Decided(**kept)

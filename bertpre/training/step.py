@@ -16,15 +16,15 @@ from bertpre.training.device import Precision, autocast
 from bertpre.training.distributed import ALONE, Ranks, exact_dtype
 from bertpre.training.optim import PretrainingOptimizer
 
-_MOST_SKIPPED = 20  # updates in a row whose fp16 gradients overflow, after which something is wrong
+_MOST_SKIPPED = 20  # fp16 updates in a row that may overflow
 _GROW_AFTER = 2000  # updates without overflow
 
 
 def seed_dropout(seed: int, *integers: int) -> None:
     """Seed the default generators of all devices for one forward pass.
 
-    As the state before each pass is a function of its place in the run, no generator state has to
-    be saved for an exact resume.
+    The state before each pass depends only on its place in the run, so an exact resume needs no
+    saved generator state.
 
     Args:
         seed: the experiment's seed.
@@ -35,13 +35,13 @@ def seed_dropout(seed: int, *integers: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossScale:
-    """What fp16 multiplies the loss by, so that small gradients do not vanish.
+    """The factor on the loss in fp16, so that small gradients do not vanish.
 
     Attributes:
         value: the factor, a power of two.
         good_updates: since it last changed.
-        skipped: updates that were left out as their gradients overflowed.
-        skipped_in_a_row: of these, those just now.
+        skipped: updates that were skipped because their gradients overflowed.
+        skipped_in_a_row: the most recent of these, without an update between them.
 
     Source: Micikevicius et al. 2018, section 3.2.
     """
@@ -65,7 +65,7 @@ class LossScale:
 
 
 class Losses(NamedTuple):
-    """Means over predictions and over pairs, losses in nats; None without NSP."""
+    """Means over predictions and pairs, losses in nats; None without NSP."""
 
     mlm_loss: float
     mlm_accuracy: float
@@ -74,7 +74,7 @@ class Losses(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the losses of some batches add up to.
+    """Sums over some batches.
 
     Attributes:
         values: (4,), float64 where the device has it: MLM loss, MLM correct, NSP loss, NSP correct.
@@ -98,13 +98,13 @@ class Sums(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What an update measured on its own examples, before it.
+    """Measurements on the examples of an update, before the update.
 
     Attributes:
         losses: of the global batch.
         grad_norm: global norm of the gradient, before clipping.
         num_tokens: real tokens in the global batch.
-        loss_scale: of the next update; None but in fp16.
+        loss_scale: of the next update; None except in fp16.
     """
 
     losses: Losses
@@ -129,17 +129,17 @@ def train_step(
     """Do one update from the gradient of the global batch.
 
     Args:
-        model, optimizer: what is updated; the learning rate is set already.
-        micro_batches: this process's part of the global batch, in parts that fit on the device.
+        model, optimizer: to be updated; the learning rate is set already.
+        micro_batches: this process's share of the global batch, in parts that fit on the device.
         max_grad_norm: global norm that the gradient is clipped to.
-        device, precision: where and how the forward pass runs.
+        device, precision: of the forward pass.
         seed, step: decide dropout.
         ranks: the processes that make this update together.
         loss_scale: of this update, in fp16.
 
     Raises:
-        TrainingError: the loss or the gradient is not finite; nothing has been updated. In fp16 a
-            gradient may overflow, which leaves the update out, but not 20 times in a row.
+        TrainingError: the loss or the gradient is not finite; nothing has been updated. In fp16 an
+            overflow of the gradient only skips the update, unless it happens 20 times in a row.
     """
     model.train()
     sums = accumulate_gradients(
@@ -163,9 +163,9 @@ def train_step(
         raise TrainingError(
             f"update {step + 1}: MLM loss {losses.mlm_loss}, NSP loss {losses.nsp_loss}, gradient "
             f"norm {grad_norm}; expected finite numbers; the weights are as before the update",
-            ("" if precision == "fp32" else "go on with --precision fp32, or ")
-            + "start another run with a lower pretrain.optimizer.learning_rate, with --init-from "
-            "from what this one has saved if that is still good; its checkpoints are intact",
+            ("" if precision == "fp32" else "continue with --precision fp32, or ")
+            + "start another run with a lower pretrain.optimizer.learning_rate, from this run's "
+            "checkpoints with --init-from if they are still good; they are intact",
         )
     optimizer.step()
     return StepResult(losses, grad_norm, sums.num_tokens, loss_scale)
@@ -182,14 +182,14 @@ def accumulate_gradients(
     ranks: Ranks = ALONE,
     scale: float = 1.0,
 ) -> Sums:
-    """Leave the gradient of the global batch's loss in the parameters.
+    """Compute the gradient of the global batch's loss, in the parameters' ``grad``.
 
-    The loss is a sum over predicted tokens divided by their number in the whole global batch (and
-    the same for pairs). A mean of micro-batch means would weigh tokens by their neighbours' number.
+    The loss is a sum over predicted tokens divided by their number in the whole global batch, and
+    the same for pairs. A mean of micro-batch means would give tokens unequal weights.
 
     Args:
         model, micro_batches, device, precision, seed, step, ranks: see `train_step`.
-        scale: what the loss is multiplied by on the way, against underflow.
+        scale: a temporary factor on the loss, against underflow.
     """
     model.zero_grad(set_to_none=True)
     num_predicted, num_pairs, num_tokens = ranks.sum_numbers(_counts(micro_batches), device)
@@ -222,18 +222,18 @@ def evaluate(
     ranks: Ranks = ALONE,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Losses | None:
-    """Measure a model on batches, without dropout; they have at least one example in all.
+    """Evaluate a model on batches, which have at least one example, without dropout.
 
     Args:
-        model: will be put into evaluation mode.
+        model: is put into evaluation mode.
         batches: of this process.
         device, precision: where and how to compute.
-        ranks: whose batches count together.
-        should_stop: asked after each batch of a process that is alone.
+        ranks: processes whose batches are combined.
+        should_stop: called after each batch in a single process.
 
     Returns:
-        None if told to stop. Several processes go on to the end: they have different numbers of
-        batches, so they could not decide together.
+        None if stopped. Several processes always finish: they have different numbers of batches,
+        so they could not decide together.
     """
     model.eval()
     sums = torch.zeros(4, dtype=exact_dtype(device), device=device)
@@ -259,6 +259,6 @@ def _counts(batches: Sequence[Batch]) -> list[float]:
 
 
 def _add(loss: PretrainingLoss, sums: Tensor) -> None:
-    """Add what a batch measured to the sums; parts without pairs are the last, and absent."""
+    """Add a batch's loss to the sums; without pairs, the last two are absent."""
     values = [value.detach().to(sums.dtype) for value in loss if value is not None]
     sums[: len(values)] += torch.stack(values)

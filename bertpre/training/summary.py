@@ -1,4 +1,4 @@
-"""What a run is about to do, in words and numbers, before it starts."""
+"""The summary of a run before it starts."""
 
 import logging
 
@@ -20,7 +20,7 @@ _FALLS = {
 
 
 def summarize(setup: Setup, config: Config) -> dict[str, str]:
-    """Describe a run before it starts, name by name, for people; warn of what cannot act."""
+    """Describe a run in named rows, and warn if its early stopping cannot take effect."""
     _warn_of_idle_stopping(setup)
     data, options, shape = setup.data, setup.options, config.model
     report = data.manifest["report"]
@@ -58,8 +58,8 @@ def summarize(setup: Setup, config: Config) -> dict[str, str]:
         + (f", {setup.ranks.size} processes" if setup.ranks.size > 1 else ""),
         "attention": _attention(setup, shape.attention_probs_dropout_prob),
         # fp32 weights, gradients and moments; a checkpoint has no gradients.
-        "memory": f"{parameters * 4 * (2 + moments) / 1e6:,.0f} MB and what a forward pass takes; "
-        f"{parameters * 4 * (1 + moments) / 1e6:,.0f} MB of disk for a checkpoint",
+        "memory": f"{parameters * 4 * (2 + moments) / 1e6:,.0f} MB, plus activations; "
+        f"{parameters * 4 * (1 + moments) / 1e6:,.0f} MB of disk per checkpoint",
         "word frequencies alone": "nothing is held out"
         if setup.unigram_loss is None
         else f"held-out MLM loss {setup.unigram_loss:.3f}",
@@ -76,8 +76,8 @@ def _warn_of_idle_stopping(setup: Setup) -> None:
     num_evals = -(-setup.max_steps // every)
     if num_evals < patience + 2:  # the first is a gain, and after the last nothing is left
         log.warning(
-            "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run of %d "
-            "before its last step; set pretrain.eval_every_steps, now %d of %d, to %d or less",
+            "pretrain.early_stopping_evals: %d evaluations without a gain cannot end a run early "
+            "that has %d in all; set pretrain.eval_every_steps, now %d of %d steps, to at most %d",
             patience,
             num_evals,
             every,
@@ -88,15 +88,15 @@ def _warn_of_idle_stopping(setup: Setup) -> None:
 
 def _attention(setup: Setup, dropout_p: float) -> str:
     if setup.device.type == "cpu":
-        return "written out, padded to the longest of a batch"
+        return "written out, padded to the longest sequence of a batch"
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(setup.precision, torch.float32)
     has_flash = has_flash_attention(setup.device)
     if has_flash and suits_flash_attention(dtype, dropout_p):
         return "flash attention without padding"
     reason = ""
     if has_flash and suits_flash_attention(dtype, 0.0):
-        reason = "; without model.attention_probs_dropout_prob it would be flash attention"
-    return f"the library's, padded to the longest of a batch{reason}"
+        reason = "; flash attention needs model.attention_probs_dropout_prob 0"
+    return f"PyTorch's, padded to the longest sequence of a batch{reason}"
 
 
 def _amount(number: float) -> str:

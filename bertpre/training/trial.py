@@ -1,4 +1,4 @@
-"""What can only be tried before a run: how fast it is, and how much fits on the device."""
+"""What only a trial can tell before a run: its speed, and how much fits on the device."""
 
 import itertools
 import logging
@@ -27,24 +27,24 @@ from bertpre.training.step import accumulate_gradients, evaluate
 log = logging.getLogger(__name__)
 
 _UNTIMED_UPDATES, _TIMED_UPDATES = 3, 20
-# Of the hours: after it, a trial of slow updates ends with those that it has.
+# Share of the hours after which a trial of slow updates ends early.
 _LONGEST_TRIAL = 0.05
 
 
 def set_up_by_trial(
     data: PretrainingData, config: Config, plan: RunPlan, should_stop: Callable[[], bool]
 ) -> Setup | None:
-    """Set a run up, and try before a new one what its options leave to the machine.
+    """Set a run up; for a new one, measure what its options leave to the machine.
 
     Args:
         data, config, plan: see `set_up`.
-        should_stop: asked during the trial.
+        should_stop: called during the trial.
 
     Returns:
-        None if told to stop meanwhile.
+        None if stopped meanwhile.
     """
     options = config.pretrain
-    # Where hours decide, any length will do for the trial.
+    # If hours decide, any length will do for the trial.
     setup = set_up(data, config, plan, max_steps=plan.max_steps or DEFAULT_STEPS)
     if plan.config.decided is not None:
         return setup
@@ -66,28 +66,28 @@ def _with_micro_batches(setup: Setup, size: int) -> Setup:
 
 
 def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) -> int | None:
-    """Return how many updates fit in a time, with evaluations and saves, by trying some.
+    """Return how many updates, with evaluations and saves, fit in a time, by timing some.
 
-    Leaves the model trained a little: set it up again afterwards.
+    Trains the model a little: set it up again afterwards.
 
     Args:
-        hours: for the whole run, with this trial.
+        hours: for the whole run, including this trial.
         setup: of a run that is longer than the trial.
-        should_stop: asked after each update.
+        should_stop: called after each update.
 
     Returns:
-        The number of updates; None if told to stop.
+        The number of updates; None if stopped.
 
     Raises:
         ConfigError: not even one update fits.
     """
-    # What grows or moves in the run is tried at its full size.
+    # What grows during the run is timed at its full size.
     options = replace(
         cast(Any, setup.options), initial_global_batch_size=None, final_mlm_probability=None
     )
     batches = replace(setup, options=options).batches(Cursor())
     most = _UNTIMED_UPDATES + _TIMED_UPDATES
-    log.info("measuring the speed: up to %d updates, which do not count", most)
+    log.info("measuring the speed with up to %d updates, which are then discarded", most)
     scale, trial_start = first_state(setup).loss_scale, time.monotonic()
     taken: list[float] = []  # seconds of each update
     with closing(batches):
@@ -112,8 +112,8 @@ def steps_within(hours: float, setup: Setup, should_stop: Callable[[], bool]) ->
     steps = int(left_of_all / setup.ranks.size / seconds)
     if steps < 1:
         raise ConfigError(
-            f"pretrain.max_hours: {hours:g}, but one update takes {_short(seconds)} seconds, after "
-            f"{_short(sum(taken))} that measuring it took",
+            f"pretrain.max_hours: {hours:g}, but one update takes {_short(seconds)} seconds, and "
+            f"measuring that took {_short(sum(taken))}",
             "raise it, or make the batch or the model smaller",
         )
     return steps
@@ -132,7 +132,7 @@ def _evaluation_seconds(setup: Setup) -> float:
     num_batches = len(setup.data.held_out) / size / setup.ranks.size
     evaluating = (time.monotonic() - start) * max(1.0, num_batches)
     with tempfile.TemporaryDirectory() as run:
-        draw_curves(Path(run))  # imports what draws
+        draw_curves(Path(run))  # imports matplotlib
         start = time.monotonic()
         draw_curves(Path(run))
     return evaluating + time.monotonic() - start
@@ -146,7 +146,7 @@ def _save_seconds(setup: Setup) -> float:
 
 
 def largest_micro_batch(setup: Setup) -> int:
-    """Return how many of the longest examples fit on a GPU in one pass, a power of two or all."""
+    """Return how many of the longest examples fit in one pass: a power of two, or all."""
     data = setup.data
     share = -(-setup.options.global_batch_size // setup.ranks.size)
     by_length = np.argsort(
@@ -173,7 +173,7 @@ def largest_micro_batch(setup: Setup) -> int:
             torch.cuda.empty_cache()
             break
         fitting, size = tried, 2 * size
-    # The process with the least room decides for all.
+    # The process with the least memory decides for all.
     room = [0.0] * setup.ranks.size
     room[setup.ranks.rank] = float(fitting)
     return int(min(setup.ranks.sum_numbers(room, setup.device)))

@@ -59,8 +59,8 @@ def test_a_chain_without_faults_passes(tmp_path: Path, tiny_corpus: Path, tables
         ("model.num_attention_heads=7", "num_attention_heads: 7 does not divide"),
         ("model.max_position_embeddings=64", "have up to 128 tokens"),
         ("pretrain.init_from=nowhere", "nowhere: there is no such"),
-        ("pretrain.initial_global_batch_size=999", "more than pretrain.global_batch_size: 256"),
-        ("pretrain.reset_embeddings=true", "there is no pretrain.init_from whose embeddings"),
+        ("pretrain.initial_global_batch_size=999", "larger than pretrain.global_batch_size: 256"),
+        ("pretrain.reset_embeddings=true", "needs the embeddings of a pretrain.init_from"),
         ("build_vocab.extra_tokens=nowhere", "nowhere: there is no such file"),
         ("build_vocab.text.encoding=klingon", "klingon: there is no such text encoding"),
         ("make_data.text.encoding=klingon", "klingon: there is no such text encoding"),
@@ -85,7 +85,7 @@ def test_a_fault_of_any_stage_is_found(
         ),
         (
             ["make_data.eval_fraction=0", "pretrain.early_stopping_evals=2"],
-            "holds no example out",
+            "has no held-out examples",
         ),
     ],
 )

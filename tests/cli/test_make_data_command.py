@@ -135,11 +135,11 @@ def test_a_config_file_gives_the_options_and_a_flag_goes_before_it(
         (["--balance-nsp", "--objective", "mlm"], "has nothing to balance with --objective mlm"),
         (
             ["--set", "make_data.mask_token_share=0.9", "--set", "make_data.random_token_share=.2"],
-            "mask_token_share 0.9 and random_token_share 0.2 are more than 1 together",
+            "mask_token_share 0.9 and random_token_share 0.2 add up to more than 1",
         ),
         (
             ["--mask-spans", "geometric", "--whole-word-masking"],
-            "--mask-spans geometric masks whole words as it is",
+            "--mask-spans geometric already masks whole words",
         ),
         (["--part", "0/4"], "--part 0/4: expected I/N, part I of N parts, with I from 1 to N"),
         (["--part", "x"], "--part x: expected I/N"),

@@ -109,7 +109,7 @@ def test_a_signal_while_the_speed_is_measured_stops_before_the_first_update(
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=120)
 
-    assert first == "measuring the speed: up to 23 updates, which do not count\n"
+    assert first == "measuring the speed with up to 23 updates, which are then discarded\n"
     assert process.returncode == 143
     assert rest.endswith("stopped before the first update: nothing was written\n")
     assert not (tmp_path / "run").exists()

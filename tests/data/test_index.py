@@ -239,7 +239,7 @@ def test_a_segmenter_needs_a_tokenizer_that_cuts_han(
     package = SimpleNamespace(lcut=str.split, setLogLevel=lambda level: None)
     monkeypatch.setitem(sys.modules, "jieba", package)
 
-    with pytest.raises(TokenizerError, match="does not cut text at each Han character"):
+    with pytest.raises(TokenizerError, match="does not split text at each Han character"):
         make_data(
             [tiny_corpus],
             tokenizer=whole,

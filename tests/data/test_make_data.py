@@ -11,13 +11,12 @@ import pytest
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
-from bertpre.data import samples as export
+from bertpre.data import dataset as export
 from bertpre.data import tokenizing
-from bertpre.data.dataset import PretrainingData
+from bertpre.data.dataset import DecodedExample, PretrainingData, decode_examples
 from bertpre.data.examples import RANDOM_NEXT, read_examples
 from bertpre.data.make_data import make_data
 from bertpre.data.report import DataReport
-from bertpre.data.samples import DecodedExample, decode_examples
 from bertpre.errors import BertpreError, ConfigError, CorpusError, TokenizerError
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -249,7 +248,9 @@ def test_sample_examples_mark_what_is_predicted(tiny_data: Path) -> None:
 def test_t01_documents_of_one_sentence_cannot_teach_nsp(make: Make, tmp_path: Path) -> None:
     text = "".join(f"the cat sees number {i}.\n\n" for i in range(120))
 
-    with pytest.raises(CorpusError, match=r"100 % of the 118 training documents have one") as error:
+    with pytest.raises(
+        CorpusError, match=r"100 % of the 118 training documents have only one"
+    ) as error:
         make(text)
 
     assert "--objective mlm" in str(error.value)
@@ -266,7 +267,7 @@ def test_mostly_one_sentence_documents_are_a_warning(
 
     make(one + two, eval_fraction=0.0)
 
-    assert "30 of 40 training documents (75 %) have one sentence" in caplog.text
+    assert "30 of 40 training documents (75 %) have only one sentence" in caplog.text
 
 
 def test_t02_one_document_cannot_teach_nsp(make: Make) -> None:
@@ -319,7 +320,10 @@ def test_when_nothing_can_be_held_out_it_is_said(
 def test_one_held_out_document_has_no_pairs(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     make("a dog.\nthe cat.\nthe moon.\n\nsome bread.\n\nthe harbour.\n", eval_fraction=0.2)
 
-    assert "the held-out text is one document: no held-out examples" in caplog.text
+    assert (
+        "the held-out text is one document, but NSP needs two: there are no held-out examples"
+        in caplog.text
+    )
 
 
 def test_t20_sentences_of_one_token_keep_a_prediction(make: Make, tmp_path: Path) -> None:
@@ -457,7 +461,7 @@ def test_t04_too_many_unknown_tokens_are_refused_with_the_characters(
     with pytest.raises(CorpusError) as error:
         make(text, objective="mlm", max_seq_length=16, max_unknown_share=0.05)
 
-    assert "tokens are [UNK], which a model cannot learn from; expected 5% at most; " in str(
+    assert "tokens are [UNK], which a model cannot learn from; expected at most 5%; " in str(
         error.value
     )
     assert "most often for '文' 2, '中' 1" in error.value.message
@@ -519,7 +523,7 @@ def test_an_export_never_replaces_the_input(
 def test_an_export_into_the_output_is_refused(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path, name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}: is in the data folder to be made"):
+    with pytest.raises(ConfigError, match=rf"{name}: would be in the data folder"):
         make_data(
             [tiny_corpus],
             tokenizer=tiny_tokenizer,
@@ -546,7 +550,7 @@ def test_an_export_without_room_says_that_the_data_folder_is_finished(
     assert error.value.message == (
         f"{examples}: cannot be written (No space left on device); {data} is finished without it"
     )
-    assert f"--overwrite; --tokens {data} and another --output" in str(error.value.hint)
+    assert f"by --tokens {data} and choose another --output" in str(error.value.hint)
     assert list(tmp_path.iterdir()) == [data]
     assert len(PretrainingData(data).records) > 0
 
@@ -554,7 +558,7 @@ def test_an_export_without_room_says_that_the_data_folder_is_finished(
 def test_an_export_without_a_folder_is_refused_before_the_work(
     tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere — make it first"):
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere — create it first"):
         make_data(
             [tiny_corpus],
             tokenizer=tiny_tokenizer,
@@ -611,7 +615,7 @@ def test_pairs_of_a_table_have_no_next_sentence(make: Make, tmp_path: Path) -> N
     table = tmp_path / "pairs.tsv"
     table.write_text("text\tb\nthe cat\tthe moon\n", encoding="utf-8")
 
-    with pytest.raises(ConfigError, match="examples as they are, without the next-sentence") as no:
+    with pytest.raises(ConfigError, match="examples directly, without the next-sentence") as no:
         make(table, text=TextOptions(pair_column="b"))
 
     assert no.value.hint == "pass --objective mlm with --pair-column"

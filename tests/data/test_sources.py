@@ -107,7 +107,7 @@ def test_another_split_over_the_same_tokens_is_a_warning(
     assert "held out" not in caplog.text
 
     index_tokens(tiny_data, output=tmp_path / "other", config=config, seed=seed + 1)
-    assert f"than in {tiny_data} (seed {seed} there, {seed + 1} here), so do not" in caplog.text
+    assert f"those of {tiny_data} (seed {seed} there, {seed + 1} here), so do not" in caplog.text
 
     caplog.clear()
     index_tokens(tiny_data, output=tmp_path / "more", config=replace(config, eval_fraction=0.25))
@@ -206,7 +206,7 @@ def test_each_part_must_be_there_once(
         merge_parts([first, second, tmp_path / "again"], output=tmp_path / "data", config=CONFIG)
 
     assert error.value.message == (
-        "--merge needs each part once; found 1/3, 2/3, 2/3; missing or there twice: 2/3, 3/3"
+        "--merge needs each part once; found 1/3, 2/3, 2/3; missing or given twice: 2/3, 3/3"
     )
     assert not (tmp_path / "data").exists()
 
@@ -216,7 +216,7 @@ def test_each_part_must_be_there_once(
     [
         ({"text": TextOptions(document="line")}, "its text was read with other options"),
         ({"corpus": "another\ntext here\n"}, "it was made from another text"),
-        ({"of": 3}, "it is one of another number of parts"),
+        ({"of": 3}, "the number of parts differs"),
     ],
 )
 def test_parts_of_two_corpora_are_not_merged(
@@ -245,8 +245,7 @@ def test_parts_of_two_corpora_are_not_merged(
         merge_parts([tmp_path / "one", tmp_path / "two"], output=tmp_path / "data", config=CONFIG)
 
     assert error.value.message == (
-        f"{tmp_path / 'two'}: is not a part of the corpus that {tmp_path / 'one'} is a part of: "
-        f"{why}"
+        f"{tmp_path / 'two'}: is not a part of the same corpus as {tmp_path / 'one'}: {why}"
     )
 
 
@@ -328,7 +327,7 @@ def test_a_report_of_another_version_is_refused(
     manifest = part / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"bad_bytes"', '"worse_bytes"'))
 
-    with pytest.raises(DataFormatError, match="the manifest's report of the corpus is of another"):
+    with pytest.raises(DataFormatError, match="another version of bertpre wrote the manifest's"):
         merge_parts([part], output=tmp_path / "data", config=CONFIG)
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertpre.data.shards import ShardWriter, TokenizedDocuments, finished_shards
 from bertpre.data.tokenizing import id_dtype
-from bertpre.data.tokens import TokenStore
+from bertpre.data.tokens import ShardWriter, TokenizedDocuments, TokenStore, finished_shards
 from bertpre.errors import DataFormatError
 
 # Three documents: sentences of 2, 1 | 3 | 1, 1, 2 tokens.

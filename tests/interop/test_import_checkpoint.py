@@ -257,7 +257,7 @@ def test_other_networks_and_empty_folders_are_errors(make_foreign, tmp_path):
     foreign = make_foreign()
     rewrite(foreign, lambda tensors: {f"h.{i}": t for i, t in enumerate(tensors.values())})
 
-    with pytest.raises(CheckpointError, match=r"none of its \d+ tensors has a name that BERT has"):
+    with pytest.raises(CheckpointError, match=r"none of its \d+ tensors has a name of BERT's"):
         import_checkpoint(foreign, tmp_path / "in")
     (foreign / "vocab.txt").rename(tmp_path / "vocab.txt")
     with pytest.raises(InteropError, match=r"has neither vocab.txt nor tokenizer.json, so the"):

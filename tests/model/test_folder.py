@@ -65,7 +65,7 @@ def test_an_architecture_without_a_home_here_is_an_error(models, tmp_path):
     save_model(tmp_path, models[0], extra_config={"architectures": ["BertForQuestionAnswering"]})
 
     with pytest.raises(
-        CheckpointError, match=r"'ForQuestionAnswering' is none that bertpre has — "
+        CheckpointError, match=r"architectures: bertpre has no 'ForQuestionAnswering' — "
     ):
         load_model(tmp_path)
 
@@ -81,7 +81,7 @@ def test_weights_without_the_head_that_the_config_names_are_an_error(models, tmp
 
     assert str(caught.value) == (
         f"{tmp_path}: config.json says ForPreTraining, but the weights lack "
-        "cls.seq_relationship.bias — the file is not whole: copy it again"
+        "cls.seq_relationship.bias — the file is incomplete: copy it again"
     )
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["architectures"] == ["BertForPreTraining"]
@@ -251,7 +251,7 @@ def test_read_model_config_refuses_what_bertpre_does_not_compute(
     [
         ("{", "config.json: not valid JSON"),
         ("[1, 2]", r"config.json: expected a JSON object, found \[1, 2\]"),
-        (None, "has no config.json — give a checkpoint or a Hugging Face BERT folder"),
+        (None, "has no config.json — use a checkpoint or a Hugging Face BERT folder"),
     ],
 )
 def test_read_model_config_refuses_a_file_that_is_none(

@@ -194,7 +194,7 @@ def test_no_matching_name_is_an_error(build: Build) -> None:
         load_hugging_face(build(), tensors, source="gpt")
 
     assert str(caught.value) == (
-        "gpt: none of its 4 tensors has a name that BERT has (the first: h.0.attn.c_attn.weight, "
+        "gpt: none of its 4 tensors has a name of BERT's (the first: h.0.attn.c_attn.weight, "
         "h.1.attn.c_attn.weight, h.2.attn.c_attn.weight, …) — is this a BERT checkpoint?"
     )
 
@@ -226,7 +226,7 @@ def test_an_encoder_with_a_gap_is_an_error_and_changes_nothing(build: Build) -> 
         "the weights: 10 of the encoder's 37 tensors are missing: "
         "bert.encoder.layer.1.attention.output.LayerNorm.bias, "
         "bert.encoder.layer.1.attention.output.LayerNorm.weight, "
-        "bert.encoder.layer.1.attention.output.dense.bias, … — the file is not whole, or "
+        "bert.encoder.layer.1.attention.output.dense.bias, … — the file is incomplete, or "
         "config.json describes another model"
     )
     assert all(torch.equal(t, before[name]) for name, t in to_hugging_face(model).items())
@@ -251,7 +251,7 @@ def test_legacy_weights_are_read(build: Build, tmp_path: Path) -> None:
 
 def test_a_folder_without_weights_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
-        CheckpointError, match=r"has neither model.safetensors nor pytorch_model.bin — give a"
+        CheckpointError, match=r"has neither model.safetensors nor pytorch_model.bin — use a"
     ):
         read_weights(tmp_path)
 
@@ -401,7 +401,7 @@ def test_weights_of_other_libraries_are_named(tmp_path: Path) -> None:
 
     assert str(caught.value) == (
         f"{tmp_path}: has neither model.safetensors nor pytorch_model.bin, but "
-        "bert_model.ckpt.index, tf_model.h5, which bertpre does not read — convert it to PyTorch "
+        "bert_model.ckpt.index, tf_model.h5, which bertpre cannot read — convert it to PyTorch "
         "with the transformers library first"
     )
 

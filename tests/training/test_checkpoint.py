@@ -74,7 +74,7 @@ def test_find_checkpoint_takes_final_then_the_newest(tmp_path: Path, setup: Setu
     [
         ("missing", "missing: there is no such folder; expected a checkpoint or a run folder"),
         ("empty", r"empty: is no model folder; expected config\.json, final/ or checkpoints/"),
-        ("run", "run: is a run without a whole checkpoint; expected"),
+        ("run", "run: is a run without a complete checkpoint; expected"),
     ],
 )
 def test_a_folder_without_a_model_is_named(tmp_path: Path, name: str, message: str) -> None:
@@ -95,7 +95,7 @@ def test_of_several_models_one_has_to_be_named(tmp_path: Path) -> None:
         find_checkpoint(folder)
 
     assert str(caught.value) == (
-        f"{folder}: holds 2 models, which only `bertpre predict` takes together — name one of "
+        f"{folder}: holds 2 models; only `bertpre predict` can use several at once — name one of "
         f"them, such as {folder / 'fold-1'}"
     )
 
@@ -103,7 +103,7 @@ def test_of_several_models_one_has_to_be_named(tmp_path: Path) -> None:
 def test_a_checkpoint_without_trainer_state_cannot_be_resumed(tmp_path: Path, setup: Setup) -> None:
     final = save_final(tmp_path, setup, step=1)
 
-    with pytest.raises(CheckpointError, match="final: has no trainer state to go on from"):
+    with pytest.raises(CheckpointError, match="final: has no trainer state to resume from"):
         load_checkpoint(final, setup)
 
 

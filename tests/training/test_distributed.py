@@ -131,8 +131,8 @@ def test_a_process_that_is_killed_ends_the_others_with_a_message(
     _, stderr = process.communicate(timeout=120)
 
     assert process.returncode != 0
-    assert "has lost the others: " in stderr
-    assert "the same command goes on from the last checkpoint" in " ".join(stderr.split())
+    assert "lost the others: " in stderr
+    assert "the same command resumes from the last checkpoint" in " ".join(stderr.split())
     assert "[rank0]: Traceback" not in stderr
     assert "[rank1]: Traceback" not in stderr
 
@@ -175,5 +175,5 @@ def test_more_processes_than_examples_are_refused(
 
     monkeypatch.setattr(setup, "join_ranks", lambda device: Ranks(0, 9))
 
-    with pytest.raises(ConfigError, match="9 processes, but a global batch of 8 examples"):
+    with pytest.raises(ConfigError, match="9 processes, but a global batch of only 8 examples"):
         pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)

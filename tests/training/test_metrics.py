@@ -138,7 +138,7 @@ def test_a_damaged_last_line_is_passed_over_and_said(
 
     assert [row["step"] for row in read_metrics(tmp_path)] == [1]
     assert f"{tmp_path}/metrics.jsonl: line 2: not a line of metrics (" in caplog.text
-    assert caplog.text.endswith("); this last line is passed over\n")
+    assert caplog.text.endswith("); this last line is skipped\n")
 
 
 @pytest.mark.parametrize("after", [GOOD, '{"step": 3'])

@@ -233,7 +233,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(
     pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
 
     assert "step-00000009/model.safetensors: expected" in caplog.text
-    assert "this checkpoint is passed over" in caplog.text
+    assert "this checkpoint is skipped" in caplog.text
     assert weights(tmp_path / "run") == weights(unbroken)
 
 
@@ -621,7 +621,7 @@ def test_a_run_without_a_whole_checkpoint_says_that_it_starts_again(
 
     pretrain(tiny_data, output=tmp_path / "run", config=tiny_config)
 
-    assert "none of 1 checkpoints is whole" in caplog.text
+    assert "none of 1 checkpoints is complete" in caplog.text
     assert "the run starts again at step 0" in caplog.text
     assert weights(tmp_path / "run") == weights(unbroken)
 

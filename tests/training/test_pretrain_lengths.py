@@ -133,9 +133,17 @@ def test_early_stopping_ends_with_the_best_weights(
     # Of 12 steps: evaluations at 4, 8 and 12, of which the second without a gain is the last; at
     # 3, 6, 9 and 12, where it is 9.
     [
-        (4, 2, "run of 3 before its last step; set pretrain.eval_every_steps, now 4 of 12, to 3"),
+        (
+            4,
+            2,
+            "has 3 in all; set pretrain.eval_every_steps, now 4 of 12 steps, to at most 3",
+        ),
         (3, 2, None),
-        (50, 1, "run of 1 before its last step; set pretrain.eval_every_steps, now 50 of 12, to 5"),
+        (
+            50,
+            1,
+            "has 1 in all; set pretrain.eval_every_steps, now 50 of 12 steps, to at most 5",
+        ),
     ],
 )
 def test_early_stopping_that_cannot_act_is_a_warning(
@@ -174,7 +182,7 @@ def test_early_stopping_does_not_end_with_damaged_weights(
     assert result.is_finished
     assert weights(run) == (last / "model.safetensors").read_bytes()
     assert "step-00000004" in caplog.text
-    assert "so the weights are those of step 8, the last" in caplog.text
+    assert "using the weights of step 8, the last one, instead" in caplog.text
 
 
 def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
@@ -193,6 +201,32 @@ def test_early_stopping_remembers_the_evaluations_of_earlier_calls(
 
     assert stopped.step == 5
     assert result.step == 6
+
+
+def test_a_run_of_an_older_version_goes_on_with_what_follows_from_its_options(
+    tmp_path: Path, tiny_data: Path, tiny_config: Config
+) -> None:
+    config = changed(
+        tiny_config, schedule=Schedule(warmup_ratio=0.25), micro_batch_size="auto",
+        initial_global_batch_size=2, batch_ramp_ratio=0.5,
+    )  # fmt: skip
+    pretrain(tiny_data, output=tmp_path / "twin", config=config)
+    seen: list[int] = []
+    pretrain(
+        tiny_data, output=tmp_path / "run", config=config,
+        should_stop=lambda: 5 in seen, on_event=lambda event: seen.append(
+            getattr(event, "step", 0)),
+    )  # fmt: skip
+    path = tmp_path / "run" / "config.yaml"
+    stored = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**stored, "decided": {"max_steps": 12}}))
+
+    pretrain(tiny_data, output=tmp_path / "run", config=config)
+
+    # A quarter and half of 12 updates, and a whole batch of short examples in one pass.
+    sizes = {"warmup_steps": 3, "batch_ramp_steps": 6, "micro_batch_size": 8}
+    assert yaml.safe_load(path.read_text())["decided"] == {"max_steps": 12, **sizes}
+    assert weights(tmp_path / "run") == weights(tmp_path / "twin")
 
 
 @pytest.mark.parametrize("name", ["constant", "wsd"])
@@ -248,13 +282,15 @@ def test_what_cannot_be_extended_is_refused(
     with pytest.raises(ConfigError, match="run: there is no run to extend"):
         pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
     pretrain(tiny_data, output=run, config=tiny_config)
-    with pytest.raises(ConfigError, match="--extend-to 20: the linear schedule falls over"):
+    with pytest.raises(ConfigError, match="--extend-to 20: the linear schedule decays over"):
         pretrain(tiny_data, output=run, config=tiny_config, extend_to=20)
     constant = changed(tiny_config, schedule=Schedule(name="constant"))
     pretrain(tiny_data, output=tmp_path / "constant", config=constant)
     moving = changed(constant, final_mlm_probability=0.3)
     pretrain(tiny_data, output=tmp_path / "moving", config=moving)
-    with pytest.raises(ConfigError, match="--extend-to 20: the mask rate moves over the whole run"):
+    with pytest.raises(
+        ConfigError, match="--extend-to 20: the mask rate changes over the whole run"
+    ):
         pretrain(tiny_data, output=tmp_path / "moving", config=moving, extend_to=20)
     with pytest.raises(ConfigError, match="--extend-to 11: the run has 12 steps"):
         pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=11)
@@ -334,7 +370,7 @@ def test_a_disk_that_will_be_full_is_warned_of_before_the_first_update(
     # Weights and two moments; three that stay, the best, and one that is being written.
     megabytes = f"{5 * 3 * weights_bytes / 1e6:,.0f}"
     assert [record.message.split(": ", 1)[1] for record in warnings] == [
-        f"0 MB are free, but the checkpoints to come take up to {megabytes} MB; make room, or "
+        f"0 MB are free, but the checkpoints may take another {megabytes} MB; make room, or "
         "lower pretrain.keep_checkpoints"
     ]
 
@@ -393,7 +429,7 @@ def test_a_batch_that_would_shrink_is_refused(
 ) -> None:
     config = changed(tiny_config, initial_global_batch_size=16)
 
-    with pytest.raises(ConfigError, match=r"initial_global_batch_size: 16, more than pretrain\.gl"):
+    with pytest.raises(ConfigError, match=r"initial_global_batch_size: 16 is larger than pret"):
         pretrain(tiny_data, output=tmp_path / "run", config=config)
 
 
