@@ -21,6 +21,7 @@ from bertpre.errors import (
     TrainingError,
 )
 from bertpre.finetuning import running
+from bertpre.finetuning.classification import Classification
 from bertpre.finetuning.finetune import finetune
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
 from bertpre.finetuning.results import EpochReport, MemberStart, Progress
@@ -31,13 +32,15 @@ from bertpre.finetuning.start import (
 )
 from bertpre.tokenizer.tokenizer import Tokenizer
 
+THREE_CLASSES = Classification(names=("a", "b", "c"))
+
 
 def start_of(folder, **options):
     return read_start(folder, config=Finetune(**options))
 
 
 def head_of(folder, **options):
-    return start_of(folder, **options).build(num_outputs=3, seed=0)
+    return start_of(folder, **options).build(THREE_CLASSES, seed=0)
 
 
 def test_a_learnable_task_is_learnt(tiny_model):
@@ -180,7 +183,7 @@ def test_weights_of_the_checkpoint_are_the_start_and_new_ones_are_named(tiny_che
 def test_from_scratch_takes_the_shape_and_the_vocabulary_alone(tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
         start = start_of(tiny_checkpoint, from_scratch=True)
-        model = start.build(num_outputs=3, seed=0)
+        model = start.build(THREE_CLASSES, seed=0)
 
     stored = load_file(tiny_checkpoint / "model.safetensors")
     word = model.bert.embeddings.word.weight
@@ -188,6 +191,17 @@ def test_from_scratch_takes_the_shape_and_the_vocabulary_alone(tiny_checkpoint, 
     assert (word != stored["bert.embeddings.word_embeddings.weight"]).any()
     assert start.encoder.tokenizer.fingerprint == Tokenizer.load(tiny_checkpoint).fingerprint
     assert "only the shape and the vocabulary are used; all weights are random" in caplog.text
+
+
+def test_new_weights_depend_on_the_seed_alone(tiny_checkpoint):
+    start = start_of(tiny_checkpoint)
+
+    first, again, other = (
+        start.build(THREE_CLASSES, seed=seed).classifier.weight for seed in (1, 1, 2)
+    )
+
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def test_dropout_is_that_of_fine_tuning_whatever_pretraining_used(tiny_checkpoint):
@@ -220,7 +234,7 @@ def test_pooling_is_cls_where_next_sentences_trained_the_pooler(
     start = start_of(folder, **options)
 
     assert start.pooling == expected
-    model = start.build(num_outputs=3, seed=0)
+    model = start.build(THREE_CLASSES, seed=0)
     assert (model.bert.pooler is not None) == (expected == "cls")
 
 
@@ -300,7 +314,7 @@ def test_a_length_that_holds_no_pair_is_an_error(tiny_checkpoint):
 def test_a_fine_tuned_model_starts_another_task(tiny_model, tiny_checkpoint, caplog):
     with caplog.at_level("INFO"):
         start = start_of(tiny_model)
-        model = start.build(num_outputs=3, seed=0)
+        model = start.build(THREE_CLASSES, seed=0)
 
     stored = load_file(tiny_model / "model.safetensors")
     assert model.classifier.out_features == 3
