@@ -256,7 +256,9 @@ def test_a_model_of_numbers_shows_these_and_no_labels(chain, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(chain / "model", folder)
     path = folder / "manifest.json"
-    manifest = json.loads(path.read_text()) | {"task": "regression", "classes": ["score"]}
+    manifest = json.loads(path.read_text()) | {
+        "task": "regression", "classes": ["score"], "class_counts": {"train": {}, "dev": {}},
+    }  # fmt: skip
     manifest["options"]["metric"] = "pearson"
     path.write_text(json.dumps(manifest))
     scores = {"spearman": 0.5, "pearson": 0.25, "rmse": 1.5, "loss": 2.0}
