@@ -55,7 +55,8 @@ def classifier_sections(folder: Folder) -> list[Section]:
     """
     manifest = folder.manifest
     options = manifest.get("options", {})
-    task = task_of(folder.path, manifest)
+    # An older bertpre knew of one task only, and did not name it.
+    task = task_of(folder.path, {"task": "classification", **manifest})
     rows = {
         "task": task.name,
         **task.label_facts(),

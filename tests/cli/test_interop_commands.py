@@ -125,6 +125,28 @@ def test_import_lists_what_it_does_not_use(run, checkpoint, tmp_path):
     assert "  entries with random rows: 1: 'newword'\n" in imported.out
 
 
+def test_the_rows_that_import_adds_go_by_the_seed(run, checkpoint, tmp_path):
+    from safetensors.torch import load_file
+
+    run("export", checkpoint, "--to", "huggingface", "--output", tmp_path / "out")
+    (tmp_path / "out/manifest.json").unlink()
+    (tmp_path / "out/tokenizer.json").unlink()
+    with (tmp_path / "out/vocab.txt").open("a") as file:
+        file.write("newword\n")
+
+    for name, seed in (("a", 4), ("b", 4), ("c", 5)):
+        ended = run("import", tmp_path / "out", "--output", tmp_path / name, "--add-rows",
+                    "--seed", seed)  # fmt: skip
+        assert ended.code == 0, ended.err
+
+    first, again, other = (
+        load_file(tmp_path / name / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+        for name in "abc"
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first[-1], other[-1])
+
+
 def test_another_target_is_wrong_usage(run, checkpoint, tmp_path):
     ended = run("export", checkpoint, "--to", "tflite", "--output", tmp_path / "out")
 

@@ -343,6 +343,20 @@ def test_a_document_that_is_too_long_to_hold_is_cut(tmp_path, monkeypatch):
     assert (report.documents, report.cut_documents) == (3, 1)
 
 
+def test_the_length_of_a_document_does_not_count_towards_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertpre.corpus.documents._LONGEST_DOCUMENT", 5)
+    path = write(tmp_path / "a.txt", "abc\n\ndef\nghi\n\njkl\nmno\n")
+    report = CorpusReport()
+
+    documents = list(read_documents([path], TextOptions(), report=report))
+
+    # Three and six characters: the second line of each pair starts within the first five.
+    assert [document.sentences for document in documents] == [
+        ("abc",), ("def", "ghi"), ("jkl", "mno")
+    ]  # fmt: skip
+    assert report.cut_documents == 0
+
+
 def test_a_row_of_a_table_of_pairs_is_a_document_of_its_two_sides(tmp_path):
     rows = 'a,b,label\n"one\ntwo",three,1\n,four,0\n ,,1\nfive,six,0\n'
     path = write(tmp_path / "a.csv", rows)

@@ -390,6 +390,14 @@ def test_a_blank_line_between_rows_of_one_column_is_an_empty_text(tmp_path, name
     ]
 
 
+def test_a_blank_line_is_one_row_however_many_rows_follow(tmp_path):
+    path = write(tmp_path / "t.tsv", "text\na\n\nb\nc\n\n\nd\n")
+
+    found = [(row.line, *row.cells) for row in rows(path, "text")]
+
+    assert found == [(2, "a"), (3, ""), (4, "b"), (5, "c"), (6, ""), (7, ""), (8, "d")]
+
+
 @pytest.mark.parametrize(
     ("name", "header", "hint"),
     [

@@ -41,6 +41,15 @@ def test_a_window_reads_few_blocks_in_mixed_order() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_each_window_is_mixed_in_its_own_way() -> None:
+    found = in_blocks(np.arange(1000), 1000)
+
+    # The places within their blocks, in the order in which a window reads them.
+    places = found.reshape(20, 50) % 10
+    assert len(np.unique(places, axis=0)) == 20
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_a_place_asked_for_alone_has_the_same_example() -> None:
     found = in_blocks(np.arange(203), 203)
 

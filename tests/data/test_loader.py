@@ -16,7 +16,13 @@ def data(tiny_data: Path) -> PretrainingData:
 
 
 def take(
-    data: PretrainingData, count: int, *, cursor: Cursor | None = None, micro_batch_size: int = 8
+    data: PretrainingData,
+    count: int,
+    *,
+    cursor: Cursor | None = None,
+    micro_batch_size: int = 8,
+    rank: int = 0,
+    num_ranks: int = 1,
 ) -> list[list[Batch]]:
     batches = training_batches(
         data,
@@ -25,6 +31,8 @@ def take(
         batch_size=lambda step: 16,
         micro_batch_size=micro_batch_size,
         spec=lambda step: data.mask_spec,
+        rank=rank,
+        num_ranks=num_ranks,
     )
     try:
         return list(itertools.islice(batches, count))
@@ -109,6 +117,27 @@ def test_held_out_batches_are_the_same_each_time_whatever_their_size(data: Pretr
 
     assert once == rows(list(held_out_batches(data, batch_size=7)))
     assert len(once) == len(data.held_out)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_ranks_share_the_held_out_examples_out(data: PretrainingData, num_ranks: int) -> None:
+    shares = [
+        list(held_out_batches(data, batch_size=4, rank=rank, num_ranks=num_ranks))
+        for rank in range(num_ranks)
+    ]
+
+    together = rows([batch for share in shares for batch in share])
+    assert together == rows(list(held_out_batches(data, batch_size=4)))
+    assert all(shares)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_ranks_share_each_update_out(data: PretrainingData, num_ranks: int) -> None:
+    (whole,) = take(data, 1)
+
+    shares = [take(data, 1, rank=rank, num_ranks=num_ranks)[0] for rank in range(num_ranks)]
+
+    assert rows([batch for share in shares for batch in share]) == rows(whole)
 
 
 @pytest.mark.gpu

@@ -197,6 +197,32 @@ def test_static_masks_go_by_the_pass_and_dynamic_ones_by_the_epoch(
     assert predicted("dynamic", 0) != predicted("dynamic", 0, seed=5)
 
 
+def test_static_masks_of_a_pass_are_the_dynamic_ones_of_that_epoch(
+    make: Make, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    make(tiny_corpus, "static", masking="static", dupe_factor=3)
+    make(tiny_corpus, "dynamic", dupe_factor=3)
+    static, dynamic = (PretrainingData(tmp_path / name) for name in ("static", "dynamic"))
+    first, second, _ = static.pass_ends.tolist()
+    # The last and the first example of each pass, and which pass it is.
+    numbers = np.array([0, first - 1, first, second - 1, second, len(static.records) - 1])
+    passes = np.array([0, 0, 1, 1, 2, 2])
+
+    found = static.training_examples(numbers, epochs=np.zeros(6, int), seed=5)
+
+    expected = dynamic.training_examples(numbers, epochs=passes, seed=static.seed)
+    assert found.predicted.tolist() == expected.predicted.tolist()
+    assert found.input_ids.tolist() == expected.input_ids.tolist()
+
+
+def test_each_pass_draws_other_pairs(tiny_data: Path) -> None:
+    data = PretrainingData(tiny_data)
+    end = int(data.pass_ends[0])
+
+    assert len(data.pass_ends) == 2
+    assert data.records[:end].tolist() != data.records[end:].tolist()
+
+
 def test_an_epoch_is_a_permutation_of_all_examples(tiny_data: Path) -> None:
     data = PretrainingData(tiny_data)
     size = len(data.records)

@@ -17,6 +17,7 @@ from bertpre.data.make_data import index_tokens, make_data, merge_parts
 from bertpre.data.parts import make_part
 from bertpre.data.tokenizing import Part
 from bertpre.errors import ConfigError, DataFormatError
+from bertpre.tokenizer.tokenizer import Tokenizer
 
 CONFIG = MakeData(max_seq_length=48, dupe_factor=2, eval_fraction=0.1, workers=1)
 
@@ -43,6 +44,21 @@ def make_parts(
     for number, part in enumerate(parts, start=1):
         make_part([corpus], tokenizer=tokenizer, output=part, part=Part(number, of), config=config)
     return parts
+
+
+def test_text_that_has_changed_is_another_whatever_its_size(
+    tmp_path: Path, tiny_tokenizer: Path
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    source = sources.Text(inputs=[path], tokenizer=Tokenizer.load(tiny_tokenizer))
+    before, again = source.identity(CONFIG), source.identity(CONFIG)
+    status = path.stat()
+    path.write_text("two\n")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # two writes may be as near
+
+    assert before == again
+    assert source.identity(CONFIG) != before
 
 
 @pytest.mark.usefixtures("small_shards")

@@ -120,6 +120,24 @@ def test_spans_do_not_go_over_a_separator() -> None:
     assert 0.2 < ((first == 3) | (second == 3)).mean() < 0.9
 
 
+def test_a_span_at_a_separator_is_not_continued_behind_it() -> None:
+    # [CLS] a [SEP] b c d e f [SEP]; two predictions, spans of two. A span from a has no more than
+    # a, so each of the other five words is as likely beside it as a first word of the next span.
+    spec = replace(BERT, probability=2 / 9, span_shares=(0.0, 1.0))
+
+    masked = mask_examples(**batch(6000, 9, split=2), spec=spec)
+
+    pairs = (masked.predicted % 9).reshape(6000, 2)
+    beside = pairs[pairs[:, 0] == 1, 1]
+    # a is the first of six words, or f is, which ends its text, and a the first of the other five.
+    share = 1 / 6 + 1 / 6 * 1 / 5
+    assert len(beside) / 6000 == pytest.approx(share, abs=5 * 0.4 / 6000**0.5)
+    # b to e are there by the first way alone: 1 / 6 * 1 / 5 of all, and f by both.
+    expected = np.array([1, 1, 1, 1, 2]) / 6
+    counts = np.bincount(beside, minlength=8)[3:8]
+    assert counts / len(beside) == pytest.approx(expected, abs=5 * 0.5 / len(beside) ** 0.5)
+
+
 def test_spans_of_whole_words_hold_all_pieces_but_at_the_cut() -> None:
     inputs = batch(500, 62, pieces=3)
     spec = replace(BERT, probability=0.3, whole_word=True, span_shares=geometric_shares(0.2, 10))

@@ -155,6 +155,14 @@ def test_numbers_are_predicted_by_ridge_regression(tmp_path):
     assert found["majority"]["dev"]["pearson"] == 0.0
 
 
+def test_rows_that_are_held_out_are_not_learnt_from(tmp_path):
+    # Each text is one word of its own: what has not seen it cannot do better than the commonest.
+    rows = [f"word{number}\t{'ab'[number % 2]}" for number in range(40)]
+    plan = plan_of(tmp_path, rows, dev_fraction=0.5)
+
+    assert score_baselines(plan, Finetune())["tfidf_linear"]["dev"]["accuracy"] <= 0.6
+
+
 def test_with_folds_no_row_is_scored_by_what_saw_it(tmp_path):
     # Each text is one word of its own: what has not seen it cannot do better than the commonest.
     rows = [f"word{number}\t{'ab'[number % 2]}" for number in range(40)]

@@ -189,6 +189,15 @@ def test_from_scratch_takes_the_shape_and_the_vocabulary_alone(tiny_checkpoint, 
     assert "only the shape and the vocabulary are used; all weights are random" in caplog.text
 
 
+def test_new_weights_depend_on_the_seed_alone(tiny_checkpoint):
+    start = start_of(tiny_checkpoint)
+
+    first, again, other = (start.build(THREE, seed=seed).classifier.weight for seed in (1, 1, 2))
+
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
 def test_dropout_is_that_of_fine_tuning_whatever_pretraining_used(tiny_checkpoint):
     config = head_of(tiny_checkpoint, hidden_dropout_prob=0.3).bert.config
 

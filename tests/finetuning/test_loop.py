@@ -147,3 +147,87 @@ def test_rates_warm_up_and_fall_to_nothing(make_training, monkeypatch):
 
     # Four updates, two of warm-up: a half and all of the peak, then from the peak down by halves.
     assert rates == pytest.approx([0.5e-3, 1e-3, 1e-3, 0.5e-3])
+
+
+@pytest.fixture
+def batches_of():
+    """A function: a training to the token ids of each of its updates, of all rows together."""
+
+    def batches_of(training):
+        seen = []
+
+        def note(module, inputs):
+            if module.training:
+                seen.append(inputs[0].input_ids.tolist())
+
+        training.model.register_forward_pre_hook(note)
+        fit(training)
+        return seen
+
+    return batches_of
+
+
+def with_row(training, row, *, num_epochs):
+    """The same training of one row 32 times over, so that its order cannot matter."""
+    train = training.train._replace(rows=np.full(32, row))
+    return dataclasses.replace(training, train=train, num_epochs=num_epochs)
+
+
+def test_each_update_has_other_dropout_masks_and_another_seed_has_others(make_training):
+    states = []
+    for seed in (3, 3, 4):
+        training = dataclasses.replace(make_training(), num_epochs=2, seed=seed)
+        of_seed = []
+
+        def note(module, inputs, of_seed=of_seed):
+            if module.training:
+                of_seed.append(torch.get_rng_state().tolist())
+
+        training.model.register_forward_pre_hook(note)
+        fit(training)
+        states.append(of_seed)
+
+    (first, second), again, (other, _) = states
+    assert first != second
+    assert again == [first, second]
+    assert other != first
+
+
+def test_each_update_hides_other_tokens(make_training, batches_of):
+    training = with_row(make_training(mask_probability=0.4), 0, num_epochs=3)
+
+    batches = batches_of(training)
+
+    assert len({tuple(ids) for ids in batches}) == 3
+
+
+def test_each_epoch_reads_a_window_that_is_drawn_anew(make_training, batches_of):
+    training = make_training(long_texts="windows", max_seq_length=7)
+    texts = training.train.table.texts
+    windows = texts.first_of_row[1] - texts.first_of_row[0]
+
+    batches = batches_of(with_row(training, 0, num_epochs=12))
+
+    # Twelve draws of two or three: the chance of one and the same is below a thousandth.
+    assert windows > 1
+    assert len({tuple(ids) for ids in batches}) > 1
+
+
+def test_each_epoch_has_all_rows_in_another_order(make_training, batches_of):
+    first, second = batches_of(dataclasses.replace(make_training(), num_epochs=2))
+
+    assert first != second
+    assert sorted(first) == sorted(second)
+
+
+def test_gradients_are_clipped_and_matrices_decayed_as_the_options_say(make_training):
+    # Clipped to next to nothing, gradients move nothing, and what is left is the decay.
+    training = make_training(max_grad_norm=1e-20, weight_decay=0.5)
+    before = {name: value.clone() for name, value in training.model.state_dict().items()}
+
+    fit(training)
+
+    # AdamW: w - rate x decay x w, at a rate of 1e-3; biases and norms are not decayed.
+    for name, value in training.model.state_dict().items():
+        kept = 1 - 1e-3 * 0.5 if before[name].ndim >= 2 else 1.0
+        torch.testing.assert_close(value, kept * before[name], rtol=1e-6, atol=1e-9)

@@ -26,6 +26,18 @@ def test_a_row_of_several_names_is_those_over_their_thresholds():
     assert [line.split("\t")[0] for line in lines] == ["a|b", "b", ""]
 
 
+def test_several_models_give_names_above_the_mean_of_their_thresholds():
+    first, second, third = (
+        MultiLabel(names=("a", "b"), thresholds=thresholds)
+        for thresholds in ((0.1, 0.9), (0.5, 0.8), (0.3, 0.1))
+    )
+
+    together = first.together([second, third])
+
+    np.testing.assert_allclose(together.thresholds, [0.3, 0.6])  # 0.9 / 3 and 1.8 / 3
+    assert (together.names, together.separator) == (first.names, first.separator)
+
+
 def test_a_number_stands_alone():
     task = Regression(names=("score",))
 

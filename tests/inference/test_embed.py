@@ -113,6 +113,23 @@ def test_long_texts_are_cut_the_longer_one_first(tiny_checkpoint, tmp_path):
     assert encoder.texts(["a dog " * 40], ["a dog"]).input_ids.tolist() == cut
 
 
+@pytest.mark.parametrize(("asked", "room"), [(None, 30), (12, 10), (50, 48)])
+def test_as_much_is_read_as_pretraining_saw_or_as_is_asked_for(
+    tiny_checkpoint, tmp_path, asked, room
+):
+    # "the" is one token; the checkpoint saw 32, and has positions for 64.
+    rows = ["the " * 60, "the " * room, "the " * (room - 1)]
+    (tmp_path / "t.tsv").write_text("text\n" + "\n".join(map(str.strip, rows)) + "\n")
+    config = dataclasses.replace(CPU, max_seq_length=asked)
+
+    report = embed(tiny_checkpoint, tmp_path / "t.tsv", output=tmp_path / "v.npy", config=config)
+
+    cut, whole, shorter = np.load(tmp_path / "v.npy")
+    np.testing.assert_allclose(cut, whole, atol=1e-6)
+    assert np.abs(cut - shorter).max() > 1e-4
+    assert report.num_truncated == 1
+
+
 def test_equal_long_texts_are_cut_in_turn(tiny_checkpoint):
     from bertpre.finetuning.batches import Encoder
     from bertpre.tokenizer.tokenizer import Tokenizer

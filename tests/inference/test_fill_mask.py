@@ -41,6 +41,22 @@ def test_the_fillings_are_those_of_transformers(make_checkpoint, objective):
         )
 
 
+@pytest.mark.parity
+def test_rows_without_an_entry_have_their_share_but_fill_nothing(make_foreign):
+    transformers = pytest.importorskip("transformers")
+    folder = make_foreign(vocab_size=96)  # six more than there are entries
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(folder)("[MASK]", return_tensors="pt")
+
+    (fillings,) = fill_mask(folder, "[MASK]", top_k=96)
+
+    with torch.no_grad():
+        shares = model(**inputs).logits[0, 1].softmax(dim=0)[:90].sort(descending=True).values
+    assert shares.sum() < 0.99
+    found = torch.tensor([filling.probability for filling in fillings])
+    torch.testing.assert_close(found, shares, atol=1e-5, rtol=0)  # fp32 sums in another order
+
+
 def test_as_many_tokens_as_asked_for_are_given_likeliest_first(tiny_checkpoint):
     (fillings,) = fill_mask(tiny_checkpoint, "[MASK]", top_k=4)
 

@@ -134,6 +134,28 @@ def test_the_table_is_read_as_in_training_unless_told_otherwise(tmp_path, tiny_m
     assert len(rows_of(tmp_path / "out.tsv")) == 1 + len(texts)
 
 
+def test_quotes_bytes_and_columns_mean_what_they_meant_in_training(
+    tmp_path, tiny_checkpoint, tables
+):
+    rows = rows_of(tables / "train.tsv")[1:33]
+    table = tmp_path / "train.csv"
+    # No header, lone quotes, and é as a byte that is not UTF-8: only as in training it can be read.
+    text = "".join(f'{label},"é {text}\n' for text, label in rows)
+    table.write_bytes(text.encode("latin-1"))
+    config = dataclasses.replace(
+        FP32, header=False, text_column=2, label_column=1, quoting="none", encoding="latin-1",
+        num_epochs=1, baseline=False,
+    )  # fmt: skip
+    finetune(tiny_checkpoint, train=table, output=tmp_path / "model", config=config)
+
+    predict(tmp_path / "model", table, output=tmp_path / "as-trained.tsv")
+    predict(tmp_path / "model", table, output=tmp_path / "stated.tsv", config=config)
+
+    found, stated = rows_of(tmp_path / "as-trained.tsv"), rows_of(tmp_path / "stated.tsv")
+    assert [row[0] for row in found] == [row[0] for row in stated]
+    assert len(found) == 1 + 32
+
+
 @pytest.mark.parametrize("content", ["", "text\n", "text\tlabel\n\n"])
 def test_a_table_without_rows_is_an_error(tmp_path, tiny_model, content):
     table = tmp_path / "in.tsv"
@@ -203,6 +225,37 @@ def test_several_models_are_averaged(tmp_path, tiny_model, other_model, tables):
     assert report.num_models == 2
     np.testing.assert_allclose(both, (one + other) / 2, atol=2e-6)  # six places are shown
     assert np.abs(one - other).max() > 0.01
+
+
+def test_names_of_several_models_are_those_above_the_mean_threshold(
+    tmp_path, tiny_checkpoint, tables
+):
+    rows = [(text, label.replace(" ", ",")) for text, label in rows_of(tables / "train.tsv")[1:]]
+    table = tmp_path / "names.tsv"
+    table.write_text("text\tlabel\n" + "".join(f"{text}\t{names}\n" for text, names in rows))
+    config = dataclasses.replace(FP32, task="multi-label", num_epochs=1, baseline=False)
+    finetune(tiny_checkpoint, train=table, output=tmp_path / "low", config=config)
+    shutil.copytree(tmp_path / "low", tmp_path / "high")
+    predict(tmp_path / "low", table, output=tmp_path / "low.tsv", config=FP32)
+    middle = np.median(np.array([row[1:] for row in rows_of(tmp_path / "low.tsv")[1:]], float))
+    for name, threshold in (("low", 0.0), ("high", 2 * float(middle))):
+        path = tmp_path / name / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["thresholds"] = [threshold] * len(manifest["classes"])
+        path.write_text(json.dumps(manifest))
+
+    for models in (["low", "high"], ["high", "low"]):
+        folders = [tmp_path / name for name in models]
+        predict(folders, table, output=tmp_path / "both.tsv", config=FP32, overwrite=True)
+
+        header, *found = rows_of(tmp_path / "both.tsv")
+        for given, *shares in found:
+            above = [
+                n for n, share in zip(header[1:], shares, strict=True) if float(share) > middle
+            ]
+            assert given == ",".join(above)
+        # Neither all of the names, as by the one model, nor none, as by the other.
+        assert 0 < len(found[0][0].split(",")) < len(header) - 1
 
 
 def test_models_of_other_labels_are_not_averaged(tmp_path, tiny_model, tables):

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bertpre.artefacts import write_manifest
+from bertpre.data.dataset import PretrainingData
 from bertpre.data.parts import make_part
 from bertpre.data.tokenizing import Part
 from bertpre.errors import DataFormatError
@@ -101,6 +102,19 @@ def test_data_shows_counts_lengths_pieces_and_examples(chain):
     (examples,) = [s for s in found.sections if isinstance(s, Examples)]
     assert len(examples.lines) == 2
     assert all("[MASK]→" in line or "→" in line for line in examples.lines)
+
+
+def test_each_bar_of_lengths_counts_the_examples_that_it_names(chain):
+    data = PretrainingData(chain / "data")
+    # [CLS] A [SEP] B [SEP]
+    sizes = data.records["a_length"].astype(int) + data.records["b_length"] + 3
+
+    lengths = bars(inspect(chain / "data").sections, "tokens of an example")
+
+    for name, count in lengths.items():
+        low, high = map(int, name.split("-"))
+        assert count == ((sizes >= low) & (sizes <= high)).sum()
+    assert sum(lengths.values()) == len(sizes)
 
 
 def test_a_run_shows_steps_losses_checkpoints_and_curves(chain):

@@ -10,6 +10,7 @@ import pytest
 
 import bertpre
 from bertpre.errors import BertpreError, ConfigError, DataFormatError
+from bertpre.inspection.lineage import find_chain
 from bertpre.inspection.report import Chapter, draw_curves_svg, render_page, report
 from bertpre.inspection.sections import Curves, Examples, Grid
 from bertpre.interop.facts import Facts
@@ -65,6 +66,22 @@ def test_a_run_alone_is_shown_and_the_rest_is_said_to_be_missing(chain, tmp_path
 
     assert alone.missing == ("tokenizer", "data", "model")
     assert named.missing == ()
+
+
+def test_a_model_of_an_earlier_checkpoint_belongs_to_the_run(chain, tmp_path):
+    place = tmp_path / "place"
+    shutil.copytree(chain, place)
+    newest, earlier = (
+        json.loads((place / "run" / name / "manifest.json").read_text())["fingerprint"]
+        for name in ("final", "checkpoints/step-00000004")
+    )
+    manifest = json.loads((place / "model/manifest.json").read_text())
+    (place / "model/manifest.json").write_text(json.dumps({**manifest, "from": earlier}))
+
+    found = find_chain(place / "run")
+
+    assert manifest["from"] == newest != earlier
+    assert found.models == (place / "model",)
 
 
 def test_folders_of_another_run_are_refused(chain, tutorial_checkpoint, tmp_path):

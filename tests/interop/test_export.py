@@ -216,7 +216,8 @@ def test_the_model_card_of_a_classifier_states_labels_and_scores(chain, tmp_path
 )
 def test_the_model_card_says_what_the_model_is_for(chain, tmp_path, task, pair_column, use):
     manifest = json.loads((chain / "model/manifest.json").read_text())
-    manifest |= {"task": task, "classes": ["x"], "options": {"pair_column": pair_column}}
+    options = manifest["options"] | {"pair_column": pair_column}
+    manifest |= {"task": task, "classes": ["x"], "options": options}
     config = json.loads((chain / "model/config.json").read_text())
 
     write_card(tmp_path / "c.md", manifest, config, to="huggingface")

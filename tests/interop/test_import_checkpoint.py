@@ -202,6 +202,23 @@ def test_entries_without_a_row_are_refused_or_get_a_random_one(make_foreign, tmp
     assert after["cls.predictions.bias"][90:].tolist() == [0, 0]
 
 
+def test_random_rows_depend_on_the_seed_alone(make_foreign, tmp_path):
+    foreign = make_foreign()
+    with (foreign / "vocab.txt").open("a", encoding="utf-8") as file:
+        file.write("new\n")
+
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        import_checkpoint(foreign, tmp_path / name, add_rows=True, seed=seed)
+
+    first, again, other = (
+        load_file(tmp_path / name / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+        for name in "abc"
+    )
+    assert torch.equal(first, again)
+    assert torch.equal(first[:90], other[:90])
+    assert not torch.equal(first[90], other[90])
+
+
 @pytest.mark.parity
 def test_a_classifier_predicts_what_it_predicts_there(make_foreign, tmp_path):
     labels = {0: "no", 1: "yes", 2: "may be"}

@@ -135,6 +135,21 @@ def test_other_outputs_are_an_error_and_leave_nothing(onnxruntime, chain, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_outputs_that_are_no_numbers_are_an_error(chain):
+    model = load_model(chain / "run/final")
+    padded = onnx_model.PaddedModel(model)
+
+    class Broken:
+        """What onnxruntime would be for a graph that gives nan."""
+
+        def run(self, names, given):
+            outputs = padded.outputs(*(torch.from_numpy(given[name]) for name in onnx_model.INPUTS))
+            return [np.full_like(outputs[name].detach().numpy(), np.nan) for name in names]
+
+    with pytest.raises(InteropError, match=r"last_hidden_state of shape \[5, 32\] differs by nan"):
+        onnx_model._compare(Broken(), model, ["last_hidden_state"])
+
+
 def test_the_padded_model_is_ours(chain):
     model = load_model(chain / "run/final")
     ids, mask, segments = onnx_model._example(model, batch_size=3, length=9)
