@@ -1,7 +1,8 @@
 """The whole chain in one call: text to tokenizer, data, run and, from labelled rows, a model.
 
 Each stage is the function that its own command calls, so its artefact and messages are the same.
-What was made with and from what stands in a record beside them, so the same call does what is left.
+A record beside them says which options and inputs each stage used, so repeating the call runs only
+the stages that remain.
 """
 
 import dataclasses

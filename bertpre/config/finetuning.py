@@ -89,7 +89,10 @@ class Finetune(TableOptions):
     weight_decay: Float = option(0.01, "Decoupled weight decay, scaled by the learning rate.", ge=0)
     max_grad_norm: Float = option(1.0, "Clip gradients to this global norm.", gt=0)
     hidden_dropout_prob: Float = option(
-        0.1, "Dropout during fine-tuning, independent of pretraining.", ge=0, lt=1
+        0.1,
+        "Dropout during fine-tuning, of hidden states and attention alike, independent of pretraining.",
+        ge=0,
+        lt=1,
     )
     mask_probability: Float = option(
         0.0,

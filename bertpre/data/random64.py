@@ -1,4 +1,4 @@
-"""All randomness but dropout: a counter hash of 64 bits, the same on every machine and version.
+"""The counter hash of 64 bits that all random choices and seeds come from, on any machine alike.
 
 A number is a pure function of a seed, a purpose and integers such as (epoch, example), so nothing
 depends on the order of the draws, on workers or on the batch.

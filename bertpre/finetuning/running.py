@@ -10,8 +10,8 @@ import torch
 
 from bertpre.artefacts import check_files, read_manifest
 from bertpre.finetuning.batches import EncodedTexts, Encoder, batches_by_length
+from bertpre.finetuning.registry import task_of
 from bertpre.finetuning.task import Rows
-from bertpre.finetuning.tasks import task_of
 from bertpre.model.folder import read_model_config
 from bertpre.model.heads import BertForSequenceClassification
 from bertpre.model.weights import load_hugging_face, read_weights

@@ -20,8 +20,8 @@ from bertpre.corpus.inputs import table_format
 from bertpre.corpus.tables import Row, RowError, read_rows
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import name_lines, name_some, sort_labels
+from bertpre.finetuning.registry import find_task, task_class
 from bertpre.finetuning.task import Rows, Task
-from bertpre.finetuning.tasks import find_task, task_class
 
 log = logging.getLogger(__name__)
 

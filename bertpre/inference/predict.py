@@ -10,8 +10,8 @@ from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError
 from bertpre.finetuning.labels import name_some
+from bertpre.finetuning.registry import member_folders, task_of
 from bertpre.finetuning.task import Task
-from bertpre.finetuning.tasks import member_folders, task_of
 from bertpre.inference.tables import Cells, TableReader, TableReport, check_table_output, open_text
 
 if TYPE_CHECKING:

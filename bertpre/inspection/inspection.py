@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertpre.artefacts import MANIFEST, Kind, read_manifest
 from bertpre.errors import DataFormatError
-from bertpre.finetuning.tasks import member_folders
+from bertpre.finetuning.registry import member_folders
 from bertpre.inspection.model_sections import checkpoint_sections, classifier_sections
 from bertpre.inspection.run_sections import run_sections
 from bertpre.inspection.sections import Folder, Inspection, Section

@@ -11,8 +11,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from bertpre.errors import CheckpointError
+from bertpre.finetuning.registry import member_folders, task_of
 from bertpre.finetuning.task import Task
-from bertpre.finetuning.tasks import member_folders, task_of
 from bertpre.inspection.sections import Curves, Folder, Grid, Picture, Section
 from bertpre.interop.facts import Facts, describe, short
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import jinja2
 
-from bertpre.finetuning.tasks import task_class
+from bertpre.finetuning.registry import task_class
 from bertpre.interop.facts import Facts, describe, short
 
 CARD = "README.md"

@@ -1,4 +1,4 @@
-"""The Hugging Face names of our parameters; only the fused query-key-value differs."""
+"""The Hugging Face names of our parameters; only the fused query-key-value has another layout."""
 
 from collections.abc import Collection, Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""Learning rate, batch size and mask rate as functions of the step."""
+"""Learning rate as a function of the step, and how many steps a run has."""
 
 import math
 from collections.abc import Mapping

@@ -9,8 +9,8 @@ from bertpre.config.schema import Finetune
 from bertpre.errors import CorpusError, DataFormatError
 from bertpre.finetuning.labels import sort_labels
 from bertpre.finetuning.multi_label import MultiLabel
+from bertpre.finetuning.registry import TASKS, find_task, member_folders, task_class, task_of
 from bertpre.finetuning.regression import Regression
-from bertpre.finetuning.tasks import TASKS, find_task, member_folders, task_class, task_of
 
 
 def make(*cells, kind="classification"):

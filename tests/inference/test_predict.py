@@ -15,8 +15,8 @@ from bertpre.artefacts import read_manifest
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError, DataFormatError
 from bertpre.finetuning.finetune import finetune
+from bertpre.finetuning.registry import task_of
 from bertpre.finetuning.running import Placement, Run, load_finetuned, run_model
-from bertpre.finetuning.tasks import task_of
 from bertpre.inference import tables as tables_module
 from bertpre.inference.predict import PredictReport, predict
 
