@@ -90,7 +90,7 @@ class Finetune(TableOptions):
     max_grad_norm: Float = option(1.0, "Clip gradients to this global norm.", gt=0)
     hidden_dropout_prob: Float = option(
         0.1,
-        "Dropout during fine-tuning, of hidden states and attention alike, independent of pretraining.",
+        "Dropout of hidden states and attention during fine-tuning, independent of pretraining.",
         ge=0,
         lt=1,
     )
