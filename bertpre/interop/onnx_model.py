@@ -73,8 +73,21 @@ def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
             external_data=size > _LARGEST_FILE,
             verbose=False,
         )
+    _forget_sources(path)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return _compare(session, model, names)
+
+
+def _forget_sources(path: Path) -> None:
+    """Remove the stack traces that PyTorch adds, with the paths of this machine's files."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False)
+    parts = [graph.graph, *graph.functions]
+    for part in parts:
+        for holder in (part, *part.node, *part.value_info):
+            holder.ClearField("metadata_props")
+    onnx.save(graph, path)
 
 
 class PaddedModel(nn.Module):

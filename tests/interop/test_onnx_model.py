@@ -1,6 +1,7 @@
 """model.onnx computes what we compute, at shapes it was not traced with."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,6 +73,9 @@ def test_a_checkpoint_gives_logits_and_hidden_states_of_any_batch(onnxruntime, c
     assert "model.onnx" in seen.sections[0].rows
     card = (tmp_path / "out/README.md").read_text(encoding="utf-8")
     assert 'onnxruntime.InferenceSession("model.onnx")' in card
+    content = (tmp_path / "out/model.onnx").read_bytes()  # promise: no paths in an artefact
+    assert str(Path(onnx_model.__file__).parents[1]).encode() not in content
+    assert b"site-packages" not in content
 
 
 @pytest.mark.slow
