@@ -166,7 +166,7 @@ def load_initial_weights(
             tensors[given] = _put_rows(parts[name], places, places, value)
     report = load_hugging_face(model, tensors, source=folder)
     log.info(
-        "%s: %d weights loaded; new, random: %s; not used: %s",
+        "%s: %d weights loaded; randomly initialized: %s; not used: %s",
         folder,
         len(report.loaded),
         ", ".join(report.new) or "none",

@@ -368,7 +368,7 @@ def test_t20_sentences_of_one_token_keep_a_prediction(make: Make, tmp_path: Path
 
 
 def test_text_that_normalises_to_nothing_is_an_error(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="no token is left of 1 documents"):
+    with pytest.raises(CorpusError, match="no token is left after normalising 1 documents"):
         make("\x01\x02\n\x03\n")
 
     assert not (tmp_path / "data").exists()

@@ -272,7 +272,7 @@ def test_a_part_of_a_folder_starts_another_task_but_the_whole_does_not(
     train = tables / "train.tsv"
 
     finetune(folds_model / "fold-2", train=train, output=tmp_path / "model", config=config)
-    with pytest.raises(CheckpointError, match=r"holds 3 models, which only .*fold-1"):
+    with pytest.raises(CheckpointError, match=r"holds 3 models; only .*fold-1"):
         finetune(folds_model, train=train, output=tmp_path / "other", config=config)
 
     assert (tmp_path / "model" / "manifest.json").is_file()

@@ -80,7 +80,7 @@ def test_a_run_folder_and_a_plain_folder_will_do(tmp_path, make_checkpoint):
 
 
 def test_a_text_without_a_mask_is_an_error(tiny_checkpoint):
-    with pytest.raises(CorpusError, match=r"no \[MASK\] in the text 'the cat \[mask\]' — write"):
+    with pytest.raises(CorpusError, match=r"no \[MASK\] in the text 'the cat \[mask\]' — replace"):
         fill_mask(tiny_checkpoint, "the cat [mask]")
 
 

@@ -109,7 +109,7 @@ def test_each_bar_of_lengths_counts_the_examples_that_it_names(chain):
     # [CLS] A [SEP] B [SEP]
     sizes = data.records["a_length"].astype(int) + data.records["b_length"] + 3
 
-    lengths = bars(inspect(chain / "data").sections, "tokens of an example")
+    lengths = bars(inspect(chain / "data").sections, "tokens per example")
 
     for name, count in lengths.items():
         low, high = map(int, name.split("-"))

@@ -185,7 +185,9 @@ def test_damaged_weights_are_not_started_from(
 def test_resetting_without_a_checkpoint_is_refused(
     tmp_path: Path, tiny_data: Path, tiny_config: Config
 ) -> None:
-    with pytest.raises(ConfigError, match=r"reset_embeddings: there is no pretrain\.init_from"):
+    with pytest.raises(
+        ConfigError, match=r"reset_embeddings: needs the embeddings of a pretrain\.init_from"
+    ):
         pretrain(
             tiny_data, output=tmp_path / "run", config=frozen(tiny_config, reset_embeddings=True)
         )

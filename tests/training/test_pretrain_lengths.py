@@ -156,7 +156,7 @@ def test_early_stopping_that_cannot_act_is_a_warning(
 
     said = [record.getMessage() for record in caplog.records if "early" in record.getMessage()]
     assert len(said) == (advice is not None)
-    assert advice is None or said[0].endswith(f"{advice} or less")
+    assert advice is None or said[0].endswith(advice)
 
 
 @pytest.mark.parametrize("damage", ["a bit", "all"])
@@ -295,9 +295,7 @@ def test_what_cannot_be_extended_is_refused(
     with pytest.raises(ConfigError, match="--extend-to 11: the run has 12 steps"):
         pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=11)
     shutil.rmtree(tmp_path / "constant" / "checkpoints")
-    with pytest.raises(
-        ConfigError, match=r"has no checkpoint of step 12 or before.*found steps no"
-    ):
+    with pytest.raises(ConfigError, match=r"has no checkpoint up to step 12.*found steps no"):
         pretrain(tiny_data, output=tmp_path / "constant", config=constant, extend_to=20)
 
 
@@ -405,7 +403,9 @@ def test_early_stopping_without_anything_held_out_is_refused(
     options = MakeData(max_seq_length=32, objective="mlm", eval_fraction=0, workers=1)
     make_data([tiny_corpus], tokenizer=tiny_tokenizer, output=tmp_path / "data", config=options)
 
-    with pytest.raises(ConfigError, match=r"early_stopping_evals: 2, but .*data holds no example"):
+    with pytest.raises(
+        ConfigError, match=r"early_stopping_evals: 2, but .*data has no held-out examples"
+    ):
         pretrain(
             tmp_path / "data", output=tmp_path / "run",
             config=changed(tiny_config, early_stopping_evals=2),

@@ -185,7 +185,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(
 
     # Of the same run the rate stays as it is, and it computes in fp32 already.
     assert str(error.value.hint).startswith(
-        "start another run with a lower pretrain.optimizer.learning_rate, with --init-from"
+        "start another run with a lower pretrain.optimizer.learning_rate, from this run's"
     )
     for name, value in model.state_dict().items():
         torch.testing.assert_close(value, before[name], equal_nan=True, rtol=0, atol=0)
