@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertpre.artefacts import locked
-from bertpre.chaining.checks import check_chain, check_replaceable
+from bertpre.chaining.checks import check_chain, check_replaceable, hints_for_chain
 from bertpre.chaining.record import (
     KINDS,
+    SECTIONS,
     Entry,
     Name,
     compare,
@@ -109,9 +110,8 @@ def chain(
     if changed and not overwrite:
         reasons = "\n  ".join(f"{name}: {reason}" for name, reason in changed.items())
         raise ConfigError(
-            f"{output}: these stages were made with other options or inputs:\n  {reasons}",
-            "give the same ones, choose another --output, or make these stages again with "
-            "--overwrite",
+            f"{output}: these stages no longer match their options, inputs or files:\n  {reasons}",
+            "restore them, choose another --output, or make these stages again with --overwrite",
         )
     check_replaceable(output, left)
     makers = _makers(texts, output, config, tables, should_stop)
@@ -126,7 +126,10 @@ def chain(
             record[name] = dataclasses.replace(wanted[name], made_from=made_from)
             write_record(output, record)
             on_event(ChainEvent(name, "begun"))
-            results[name] = makers[name](overwrite=is_there(output / name), **_told(name, on_event))
+            with hints_for_chain(SECTIONS[name]):
+                results[name] = makers[name](
+                    overwrite=is_there(output / name), **_told(name, on_event)
+                )
             on_event(ChainEvent(name, "made", results[name]))
             if name == "run" and not results[name].is_finished:
                 return ChainResult(**results)
@@ -222,8 +225,9 @@ def _pretrain(
     data: Path, *, output: Path, config: Config, overwrite: bool, **how: Any
 ) -> "PretrainResult":
     try:
-        check_pretraining(data, output=output, config=config)
-        overwrite = False  # what is there is this run, which was stopped
+        plan = check_pretraining(data, output=output, config=config)
+        is_damaged = plan.is_finished and made_in(output, "run") is None
+        overwrite = overwrite and is_damaged  # else it is this run, which was stopped
     except ConfigError:
         check_pretraining(data, output=output, config=config, overwrite=overwrite)
     from bertpre.training.pretrain import pretrain  # only now, for PyTorch takes seconds

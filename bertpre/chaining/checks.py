@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any, cast
 from bertpre.artefacts import check_output
 from bertpre.chaining.record import KINDS, Name, is_there
 from bertpre.config.fields import parse_kmer
+from bertpre.config.load import describe
 from bertpre.config.schema import Config
 from bertpre.corpus.documents import read_documents
 from bertpre.corpus.inputs import find_files
 from bertpre.data.sources import check_options
-from bertpre.errors import ConfigError, CorpusError
+from bertpre.errors import BertpreError, ConfigError, CorpusError
 from bertpre.finetuning.plan import read_plan
 from bertpre.tokenizer.tokenizer import load_segmenter
 from bertpre.training.checks import check_before_data
@@ -25,6 +27,7 @@ from bertpre.training.run_folder import read_run_config
 
 log = logging.getLogger(__name__)
 
+_OWN_FLAGS = {"max_steps", "max_hours", "label_column"}  # of the chain's command, for options
 _DOCUMENTS_READ = 1000  # to see whether the text can be read as the options say
 _BYTES_A_WEIGHT = 12  # of a checkpoint: the weight and two moments
 _BYTES_A_BYTE = 1.5  # of a data folder, for each byte of text
@@ -51,11 +54,13 @@ def check_chain(
     if tables and "train" not in tables:
         raise ConfigError(
             f"--{next(iter(tables))} without --train: there is nothing to fine-tune on",
-            "name the training table, or leave it out",
+            f"give a training table with --train, or leave --{next(iter(tables))} out",
         )
-    check_options(config.make_data)
-    load_segmenter(config.make_data.word_segmenter)
-    check_before_data(config, data=output / "data", run=output / "run")
+    with hints_for_chain("make_data"):
+        check_options(config.make_data)
+        load_segmenter(config.make_data.word_segmenter)
+    with hints_for_chain("pretrain"):
+        check_before_data(config, data=output / "data", run=output / "run")
     _check_lengths(config)
     _check_devices(config)
     _check_texts(texts, output, config)
@@ -122,18 +127,14 @@ def _check_texts(texts: Sequence[str | Path], output: Path, config: Config) -> N
 
 
 def _check_tables(tables: Mapping[str, Path], config: Config) -> None:
-    try:
-        with _without_warnings():  # fine-tuning will give them
-            read_plan(
-                tables["train"],
-                dev=tables.get("dev"),
-                test=tables.get("test"),
-                config=config.finetune,
-                seed=config.seed,
-            )
-    except (ConfigError, CorpusError) as error:
-        hint = "options of these tables are given as --set finetune.KEY=VALUE"
-        raise type(error)(error.message, f"{error.hint}; {hint}" if error.hint else hint) from error
+    with _without_warnings(), hints_for_chain("finetune"):  # fine-tuning will give the warnings
+        read_plan(
+            tables["train"],
+            dev=tables.get("dev"),
+            test=tables.get("test"),
+            config=config.finetune,
+            seed=config.seed,
+        )
 
 
 def _check_lengths(config: Config) -> None:
@@ -174,6 +175,36 @@ def _warn_of_full_disk(output: Path, config: Config, texts: Sequence[str | Path]
             f"{free / 1e6:,.0f}",
             f"{needed / 1e6:,.0f}",
         )
+
+
+@contextlib.contextmanager
+def hints_for_chain(section: str) -> Iterator[None]:
+    """Name in the hints of errors what the chain has in place of a command's own flags.
+
+    Args:
+        section: of the schema, which the flags of that command set.
+    """
+
+    def option_of(flag: re.Match[str]) -> str:
+        name, value = flag[1].replace("-", "_"), flag[2] or ""
+        is_for_text = section in ("build_vocab", "make_data")
+        for option in (f"{section}.{name}", f"{section}.text.{name}"):
+            if name in _OWN_FLAGS or (is_for_text and ".text." in option):
+                continue
+            with contextlib.suppress(KeyError):
+                choices = describe(option).choices
+                known = value if value in choices or value.isdecimal() else ""
+                rest = f" {value}" if value and not known else ""
+                return f"--set {option}={known or 'VALUE'}{rest}"
+        return flag[0]
+
+    try:
+        yield
+    except BertpreError as error:
+        if error.hint is None:
+            raise
+        hint = re.sub(r"--([a-z][a-z-]+)(?: ([\w.:-]*\w))?", option_of, error.hint)
+        raise type(error)(error.message, hint) from error
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bertpre.artefacts import Kind, read_manifest, write_json
+from bertpre.artefacts import Kind, check_files, read_manifest, write_json
 from bertpre.errors import DataFormatError
 
 RECORD = "chain.json"
@@ -21,6 +21,15 @@ KINDS: dict[Name, Kind] = {
     "data": "data",
     "run": "checkpoint",  # in its folder final
     "model": "model",
+}
+
+
+# The section of the schema that each stage reads.
+SECTIONS: dict[Name, str] = {
+    "tokenizer": "build_vocab",
+    "data": "make_data",
+    "run": "pretrain",
+    "model": "finetune",
 }
 
 
@@ -70,9 +79,14 @@ def write_record(output: Path, record: Mapping[str, Entry]) -> None:
 
 
 def made_in(folder: Path, name: Name) -> str | None:
-    """Return the fingerprint of a stage's finished artefact; None if there is none."""
+    """Return the fingerprint of a stage's finished artefact; None if there is none.
+
+    Its files are there and have their sizes.
+    """
+    made = folder / "final" if name == "run" else folder
     try:
-        manifest = read_manifest(folder / "final" if name == "run" else folder, KINDS[name])
+        manifest = read_manifest(made, KINDS[name])
+        check_files(made, manifest, content=False)
     except DataFormatError:
         return None
     return str(manifest["fingerprint"])
@@ -107,10 +121,10 @@ def compare(
             left.append(name)
             continue
         if left:
-            changed[name] = f"comes after {left[-1]}, which is to be made"
+            changed[name] = f"depends on {left[-1]}, which must be made again"
         elif kept is None:
-            changed[name] = f"{folder} is there, but {output / RECORD} does not say what from"
-        elif reasons := list(_differences(kept, entry, before=before, made=made)):
+            changed[name] = f"{output / RECORD} does not list what {folder} was made from"
+        elif reasons := list(_differences(folder, kept, entry, before=before, made=made)):
             changed[name] = "; ".join(reasons)
         if name in changed or kept is None or kept.made is None:
             left.append(name)
@@ -119,22 +133,29 @@ def compare(
 
 
 def _differences(
-    kept: Entry, wanted: Entry, *, before: str | None, made: str | None
+    folder: Path, kept: Entry, wanted: Entry, *, before: str | None, made: str | None
 ) -> Iterator[str]:
     for name, now in wanted.options.items():
         if kept.options.get(name) != now:
-            yield f"{name} was {kept.options.get(name)!r}, is now {now!r}"
+            yield f"{name} was {_shown(kept.options.get(name))}, now {_shown(now)}"
     for name in sorted(kept.inputs.keys() | wanted.inputs.keys()):
+        path = os.path.normpath(folder.parent / name)  # as seen from here
         if name not in wanted.inputs:
-            yield f"{name} was read, and is not now"
+            yield f"{path} was an input, and no longer is"
         elif name not in kept.inputs:
-            yield f"{name} was not read"
+            yield f"{path} is a new input"
         elif kept.inputs[name] != wanted.inputs[name]:
-            yield f"{name} has changed"
+            yield f"{path} has another size or time"
     if kept.made_from != before:
-        yield "was made from something else"
+        yield "the result of the stage before has changed"
+    elif kept.made is not None and made is None:
+        yield f"{folder} is damaged or incomplete"
     elif kept.made is not None and kept.made != made:
-        yield "is not what was made here"
+        yield f"{folder} has been replaced"
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else repr(value)
 
 
 def state_of(paths: Sequence[str | Path], *, seen_from: Path) -> dict[str, dict[str, int]]:

@@ -117,6 +117,11 @@ def read_plan(
             "long_texts: windows work for single texts only, but pair_column names a second text",
             "use head, tail or head-tail",
         )
+    if config.pooling == "compare" and config.pair_column is None:
+        raise ConfigError(
+            "pooling: compare is for pairs of texts, but there is no second text",
+            "name its column with --pair-column, or pass --pooling mean",
+        )
     table, task, reason = read_train_table(train, config)
     _refuse_unused(task, config)
     metric = _pick_metric(task, config)

@@ -46,6 +46,7 @@ class Regression(Task):
         "majority": "mean label",
     }
     unused_options: ClassVar[Mapping[str, object]] = {
+        "label_separator": ",",
         "label_smoothing": 0.0,
         "class_weights": "none",
         "focal_gamma": 0.0,

@@ -215,11 +215,6 @@ def _fingerprint(folder: Path) -> str:
 def _pick_pooling(
     config: Finetune, facts: dict[str, Any], weights: dict[str, torch.Tensor]
 ) -> Pooling:
-    if config.pooling == "compare" and config.pair_column is None:
-        raise ConfigError(
-            "pooling: compare is for pairs of texts, but there is no second text",
-            "name its column with --pair-column, or pass --pooling mean",
-        )
     if config.pooling != "auto":
         return config.pooling
     averaged: Pooling = "mean" if config.pair_column is None else "compare"

@@ -87,6 +87,11 @@ def tell_kind(path: Path) -> Folder:
     for kind, names in _TOLD_BY_FILES:
         if any((path / name).is_file() for name in names):
             return Folder(kind, path, {})
+    if (path / "chain.json").is_file():
+        raise DataFormatError(
+            f"{path}: is the work folder of `bertpre chain`, which holds several folders",
+            f"name one of them: {path}/tokenizer, {path}/data, {path}/run or {path}/model",
+        )
     found = ", ".join(sorted(file.name for file in path.iterdir())[:5]) or "nothing"
     raise DataFormatError(
         f"{path}: expected a tokenizer, data, run, checkpoint or model folder, found {found}",

@@ -176,7 +176,7 @@ def find_checkpoint(path: str | Path) -> Path:
     what = (
         "a run without a complete checkpoint"
         if (path / RUN_CONFIG).is_file()
-        else "no model folder"
+        else "not a model folder"
     )
     raise CheckpointError(
         f"{path}: is {what}; expected config.json, final/ or checkpoints/ in it",

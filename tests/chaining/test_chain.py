@@ -286,39 +286,39 @@ def with_options(**changes: object) -> Callable[[Config], Config]:
 
 
 CHANGES = {
-    "text": (change_text, None, "tokenizer", r"tokenizer: \.\./corpus\.txt has changed\n"),
+    "text": (change_text, None, "tokenizer", r"corpus\.txt has another size or time\n"),
     "time of the text": (
         lambda place: touch(place.folder / "corpus.txt"), None,
-        "tokenizer", r"tokenizer: \.\./corpus\.txt has changed\n",
+        "tokenizer", r"tokenizer: .*corpus\.txt has another size or time\n",
     ),
-    "seed": (None, changed_seed, "tokenizer", "tokenizer: seed was 1, is now 2\n"),
+    "seed": (None, changed_seed, "tokenizer", "tokenizer: seed was 1, now 2\n"),
     "an option of the vocabulary": (
         None, with_options(build_vocab__min_frequency=3),
-        "tokenizer", "tokenizer: build_vocab.min_frequency was 2, is now 3\n",
+        "tokenizer", "tokenizer: build_vocab.min_frequency was 2, now 3\n",
     ),
     "an option of the examples": (
         None, with_options(make_data__dupe_factor=1),
-        "data", "data: make_data.dupe_factor was 2, is now 1\n",
+        "data", "data: make_data.dupe_factor was 2, now 1\n",
     ),
     "an option of the run": (
         None, with_options(pretrain__max_steps=10),
-        "run", "run: pretrain.max_steps was 12, is now 10\n",
+        "run", "run: pretrain.max_steps was 12, now 10\n",
     ),
     "the shape": (
         None, with_options(model__num_hidden_layers=1),
-        "run", "run: model.num_hidden_layers was 2, is now 1\n",
+        "run", "run: model.num_hidden_layers was 2, now 1\n",
     ),
     "an option of fine-tuning": (
         None, with_options(finetune__num_epochs=2),
-        "model", "model: finetune.num_epochs was 1, is now 2",
+        "model", "model: finetune.num_epochs was 1, now 2",
     ),
     "a table": (
         lambda place: touch(place.folder / "test.tsv"), None,
-        "model", r"model: \.\./test\.tsv has changed",
+        "model", r"model: .*test\.tsv has another size or time",
     ),
     "a folder that is gone": (
         lambda place: shutil.rmtree(place.work / "data"), None,
-        "data", "run: comes after data, which is to be made\n",
+        "data", "run: depends on data, which must be made again\n",
     ),
 }  # fmt: skip
 
@@ -337,7 +337,9 @@ def test_what_has_changed_is_named_with_the_stages_after_it(
         place.chain(asked)
 
     for stage, follows in zip(STAGES[at:], STAGES[at + 1 :], strict=False):
-        assert f"\n  {follows}: comes after {stage}, which is to be made" in caught.value.message
+        assert (
+            f"\n  {follows}: depends on {stage}, which must be made again" in caught.value.message
+        )
     assert not any(f"\n  {stage}: " in caught.value.message for stage in STAGES[:at])
     assert caught.value.hint is not None
     assert "--overwrite" in caught.value.hint
@@ -365,7 +367,7 @@ def test_another_table_is_named(place: Place, config: Config) -> None:
     with pytest.raises(ConfigError) as caught:
         place.chain(config, test=None)
 
-    assert "\n  model: ../test.tsv was read, and is not now" in caught.value.message
+    assert "test.tsv was an input, and no longer is" in caught.value.message
 
 
 def test_options_that_change_no_result_may_change(place: Place, config: Config) -> None:
@@ -384,8 +386,21 @@ def test_a_stage_that_something_else_made_is_not_taken_for_the_chains(
         config=dataclasses.replace(config.build_vocab, vocab_size=80),
     )  # fmt: skip
 
-    with pytest.raises(ConfigError, match="tokenizer: is not what was made here\n"):
+    with pytest.raises(ConfigError, match="tokenizer has been replaced\n"):
         place.chain(config)
+
+
+def test_a_damaged_stage_is_not_finished_and_is_made_again_on_request(
+    place: Place, config: Config
+) -> None:
+    (place.work / "run/final/model.safetensors").write_bytes(b"")
+
+    with pytest.raises(ConfigError, match="run is damaged or incomplete\n  model: depends on run"):
+        place.chain(config)
+
+    _, told = place.chain(config, overwrite=True)
+    assert told[:2] == kept("tokenizer", "data")
+    assert (place.work / "run/final/model.safetensors").stat().st_size > 0
 
 
 def test_folders_that_are_there_before_the_first_call_are_left_alone(
@@ -393,7 +408,9 @@ def test_folders_that_are_there_before_the_first_call_are_left_alone(
 ) -> None:
     shutil.copytree(finished.work / "tokenizer", fresh.work / "tokenizer")
 
-    with pytest.raises(ConfigError, match=r"tokenizer is there, but .*chain\.json does not say"):
+    with pytest.raises(
+        ConfigError, match=r"chain\.json does not list what .*tokenizer was made from"
+    ):
         fresh.chain(config)
 
     assert not (fresh.work / "chain.json").exists()

@@ -51,7 +51,8 @@ def test_a_chain_without_faults_passes(tmp_path: Path, tiny_corpus: Path, tables
     ("option", "message"),
     [
         ("finetune.label_column=lable", "train.tsv: line 1: no column 'lable'"),
-        ("finetune.label_column=lable", "these tables are given as --set finetune.KEY=VALUE"),
+        ("finetune.label_column=lable", "--set finetune.text_column=VALUE"),
+        ("finetune.pooling=compare", "name its column with --set finetune.pair_column=VALUE"),
         ("finetune.folds=3", "--folds and --dev exclude each other: with folds, each training"),
         ("finetune.metric=spearman", "metric"),
         ("finetune.max_seq_length=600", "max_seq_length: 600, but the encoder has 512 positions"),

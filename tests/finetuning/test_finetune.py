@@ -402,7 +402,7 @@ def test_nothing_is_left_by_bad_input(tmp_path, tiny_checkpoint, tables, recipe)
         (CorpusError, "there is no such file", (tiny_checkpoint, tmp_path / "none.tsv", {})),
         (CorpusError, "labels that .* does not have", (tiny_checkpoint, train, {"dev": bad})),
         (CheckpointError, "there is no such folder", (tmp_path / "none", train, {})),
-        (CheckpointError, "no model folder", (tables, train, {})),
+        (CheckpointError, "not a model folder", (tables, train, {})),
     ]
 
     for error, text, (checkpoint, table, more) in calls:

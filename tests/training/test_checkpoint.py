@@ -73,7 +73,7 @@ def test_find_checkpoint_takes_final_then_the_newest(tmp_path: Path, setup: Setu
     ("name", "message"),
     [
         ("missing", "missing: there is no such folder; expected a checkpoint or a run folder"),
-        ("empty", r"empty: is no model folder; expected config\.json, final/ or checkpoints/"),
+        ("empty", r"empty: is not a model folder; expected config\.json, final/ or checkpoints/"),
         ("run", "run: is a run without a complete checkpoint; expected"),
     ],
 )
