@@ -62,7 +62,8 @@ def command(
     """Run build-vocab, make-data, pretrain and finetune one after another, in one folder.
 
     Everything that can be checked is checked before the first one starts. The same command again
-    continues where it stopped, and skips finished stages.
+    continues where it stopped, and skips finished stages. The flags for reading text apply to
+    TEXT alone.
 
     Example: bertpre chain corpus.txt --train train.tsv --output work --config configs/demo.yaml
     """

@@ -53,21 +53,21 @@ def _bertpre(
     pass
 
 
-for name, command in (
-    ("build-vocab", build_vocab.command),
-    ("make-data", make_data.command),
-    ("pretrain", pretrain.command),
-    ("finetune", finetune.command),
-    ("chain", chain.command),
-    ("predict", predict.command),
-    ("fill-mask", fill_mask.command),
-    ("embed", embed.command),
-    ("inspect", inspect_report.inspect_command),
-    ("report", inspect_report.report_command),
-    ("import", import_export.import_command),
-    ("export", import_export.export_command),
+for name, command, summary in (
+    ("build-vocab", build_vocab.command, "Build a vocabulary from text."),
+    ("make-data", make_data.command, "Turn text into pretraining data."),
+    ("pretrain", pretrain.command, "Pretrain BERT on a data folder."),
+    ("finetune", finetune.command, "Fine-tune a checkpoint on a labelled table."),
+    ("chain", chain.command, "Run the four commands above, one after another."),
+    ("predict", predict.command, "Predict the label of every row of a table."),
+    ("fill-mask", fill_mask.command, "Show what a model expects at each [MASK]."),
+    ("embed", embed.command, "Write a vector for every row of a table."),
+    ("inspect", inspect_report.inspect_command, "Describe any folder."),
+    ("report", inspect_report.report_command, "Write an HTML page about a run."),
+    ("import", import_export.import_command, "Import a BERT that others trained."),
+    ("export", import_export.export_command, "Export a model for use without bertpre."),
 ):
-    app.command(name, no_args_is_help=True)(command)
+    app.command(name, short_help=summary, no_args_is_help=True)(command)
 
 
 # How often a waiting thread of GNU OpenMP, which PyTorch uses on CPUs, checks again before it

@@ -158,6 +158,4 @@ Dev = Annotated[
     ),
 ]
 Test = Annotated[Path | None, typer.Option("--test", help="Table that is only scored, at the end.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
