@@ -232,11 +232,6 @@ def test_pooling_is_cls_where_next_sentences_trained_the_pooler(
     assert (model.bert.pooler is not None) == (expected == "cls")
 
 
-def test_single_texts_cannot_be_compared(tiny_checkpoint):
-    with pytest.raises(ConfigError, match=r"pooling: compare is for pairs .* — name its column"):
-        start_of(tiny_checkpoint, pooling="compare")
-
-
 def test_a_new_pooler_is_announced(make_checkpoint, caplog):
     with caplog.at_level("INFO"):
         head_of(make_checkpoint(objective="mlm"), pooling="cls")

@@ -157,3 +157,10 @@ def test_what_is_for_classes_is_refused_for_numbers(forty, name, value):
         ConfigError, match=f"{name}: applies to classes only, but the labels are numb"
     ):
         read(forty, task="regression", **{name: value})
+
+
+def test_single_texts_cannot_be_compared(forty):
+    with pytest.raises(ConfigError, match="pooling: compare is for pairs of texts") as caught:
+        read(forty, pooling="compare")
+
+    assert "--pair-column" in caught.value.hint
