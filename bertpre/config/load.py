@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -123,7 +124,12 @@ def value_types(name: str) -> set[type]:
 
 
 def _field(name: str) -> Any:
-    return dict(_walk(Config))[name]
+    return _fields()[name]
+
+
+@functools.cache  # every flag of every command asks
+def _fields() -> dict[str, Any]:
+    return dict(_walk(Config))
 
 
 def _plain_types(annotation: Any) -> set[type]:
