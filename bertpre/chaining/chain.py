@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 
 class ChainEvent(NamedTuple):
-    """What the chain tells of a stage.
+    """What happens in a stage of the chain.
 
     Attributes:
         stage: its name, which is that of its folder too.
-        what: "kept": it was finished before, and nothing has changed. "begun", "made": by this
-            call. "told": what the stage itself tells while it works.
-        value: of "told", what the stage tells, of reading text (done, total); of "made", what the
+        what: "kept": it was finished before, and nothing has changed. "begun" and "made": this call
+            has started or finished it. "told": an event of the stage itself.
+        value: for "told", that event, or (done, total) while text is read; for "made", what the
             stage's function returned.
     """
 
@@ -59,7 +59,7 @@ class ChainEvent(NamedTuple):
 
 
 class ChainResult(NamedTuple):
-    """What each stage came to; None for one that was finished before, or was not reached.
+    """The result of each stage; None if it was finished before, or was not reached.
 
     Attributes:
         is_finished: whether every stage is done.
@@ -84,7 +84,7 @@ def chain(
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[ChainEvent], None] = lambda event: None,
 ) -> ChainResult:
-    """Make a tokenizer, data, a pretrained run and a fine-tuned model, or what is left of them.
+    """Make a tokenizer, data, a pretrained run and a fine-tuned model, or those still missing.
 
     Args:
         texts: files and folders of text.
@@ -94,11 +94,11 @@ def chain(
         dev, test: as in `bertpre.finetuning.finetune.finetune`.
         overwrite: make the stages again whose options or inputs have changed, and those after them.
         should_stop: asked while pretraining, as in `bertpre.training.pretrain.pretrain`.
-        on_event: is sent what happens.
+        on_event: called with each `ChainEvent`.
 
     Raises:
-        BertpreError: what can be known to be wrong before the first stage, which then does not
-            start; stages have changed; or a stage's own.
+        BertpreError: a fault found before the first stage starts; finished stages no longer match;
+            or an error of a stage.
     """
     config, output = config or Config(), Path(output)
     given = {"train": train, "dev": dev, "test": test}
@@ -141,7 +141,7 @@ def chain(
 def _entries(
     texts: Sequence[str | Path], output: Path, config: Config, tables: Mapping[str, Path]
 ) -> Iterator[tuple[Name, Entry]]:
-    """Say what each stage is to be made with and from."""
+    """Yield the options and inputs that each stage is to be made with."""
 
     def seen(path: str | Path | None) -> str | None:
         return None if path is None else os.path.relpath(path, output)
@@ -208,7 +208,7 @@ def _makers(
     tables: Mapping[str, Path],
     should_stop: Callable[[], bool],
 ) -> dict[Name, Callable[..., Any]]:
-    """Say how each stage is made, but for ``overwrite`` and whom it tells of its progress."""
+    """Return a function for each stage; it takes ``overwrite`` and a progress callback."""
     tokenizer, data, run, model = (output / name for name in KINDS)
     seed, named = config.seed, dict[str, Any](tables)
     return {
@@ -236,7 +236,7 @@ def _pretrain(
 
 
 def _told(name: Name, on_event: Callable[[ChainEvent], None]) -> dict[str, Callable[..., None]]:
-    """Give a stage the argument by which it tells of its progress."""
+    """Return the keyword argument by which a stage reports its progress."""
     if name in ("tokenizer", "data"):
         return {"on_progress": lambda *counts: on_event(ChainEvent(name, "told", counts))}
     return {"on_event": lambda event: on_event(ChainEvent(name, "told", event))}

@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a chain before its first stage starts."""
+"""Checks before the first stage of a chain starts."""
 
 import contextlib
 import dataclasses
@@ -179,10 +179,10 @@ def _warn_of_full_disk(output: Path, config: Config, texts: Sequence[str | Path]
 
 @contextlib.contextmanager
 def hints_for_chain(section: str) -> Iterator[None]:
-    """Name in the hints of errors what the chain has in place of a command's own flags.
+    """Rewrite the hints of errors: a flag that chain lacks becomes the ``--set`` of its option.
 
     Args:
-        section: of the schema, which the flags of that command set.
+        section: the section of the schema that the stage reads.
     """
 
     def option_of(flag: re.Match[str]) -> str:
@@ -201,10 +201,9 @@ def hints_for_chain(section: str) -> Iterator[None]:
     try:
         yield
     except BertpreError as error:
-        if error.hint is None:
-            raise
-        hint = re.sub(r"--([a-z][a-z-]+)(?: ([\w.:-]*\w))?", option_of, error.hint)
-        raise type(error)(error.message, hint) from error
+        if error.hint is not None:
+            error.hint = re.sub(r"--([a-z][a-z-]+)(?: ([\w.:-]*\w))?", option_of, error.hint)
+        raise
 
 
 @contextlib.contextmanager

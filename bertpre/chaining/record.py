@@ -1,6 +1,6 @@
 """``chain.json``: what each stage of a chain was made with and from.
 
-It is no manifest: it holds times, and paths as they are seen from the chain's folder.
+Unlike a manifest it holds times, and paths relative to the chain's folder.
 """
 
 import json
@@ -35,7 +35,7 @@ SECTIONS: dict[Name, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """What the record says of one stage.
+    """The record of one stage.
 
     Attributes:
         options: those that its result depends on, by dotted name.
