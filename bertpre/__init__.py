@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from bertpre.interop.import_checkpoint import import_checkpoint
     from bertpre.model.bert import BertModel
     from bertpre.model.folder import load_model
-    from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+    from bertpre.model.heads import (
+        BertForPreTraining,
+        BertForSequenceClassification,
+        BertForTokenClassification,
+    )
     from bertpre.tokenizer.tokenizer import Tokenizer
     from bertpre.tokenizer.vocabulary import build_vocab
     from bertpre.training.pretrain import pretrain
@@ -35,6 +39,7 @@ __version__ = "0.1.0"
 _HOME = {
     "BertForPreTraining": "bertpre.model.heads",
     "BertForSequenceClassification": "bertpre.model.heads",
+    "BertForTokenClassification": "bertpre.model.heads",
     "BertModel": "bertpre.model.bert",
     "BertpreError": "bertpre.errors",
     "Config": "bertpre.config.schema",
@@ -60,6 +65,7 @@ _HOME = {
 __all__ = [
     "BertForPreTraining",
     "BertForSequenceClassification",
+    "BertForTokenClassification",
     "BertModel",
     "BertpreError",
     "Config",

@@ -1,8 +1,8 @@
 """Model folders: the weights, and a config.json that describes them.
 
-What Hugging Face's BERT cannot express (pre-norm, sinusoidal positions, mean pooling) is written
-with ``model_type: bertpre``, so that the transformers library refuses it instead of loading it
-wrongly.
+What Hugging Face's BERT cannot express (pre-norm, sinusoidal positions, mean pooling, a CRF) is
+written with ``model_type: bertpre``, so that the transformers library refuses it instead of loading
+it wrongly.
 """
 
 import dataclasses
@@ -18,8 +18,12 @@ from bertpre.artefacts import write_json
 from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
-from bertpre.model.names import Model, encoder_of, is_pooler, plain_names
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from bertpre.model.names import Classifier, Model, encoder_of, is_pooler, plain_names
 from bertpre.model.weights import WEIGHTS, load_hugging_face, read_weights, write_weights
 
 CONFIG = "config.json"
@@ -81,6 +85,13 @@ def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
             vocab_size=vocab_size,
             num_labels=len(raw["id2label"]),
             pooling=raw.get("pooling", "cls"),
+        )
+    elif kind == "ForTokenClassification":
+        model = BertForTokenClassification(
+            config,
+            vocab_size=vocab_size,
+            num_labels=len(raw["id2label"]),
+            has_crf=raw.get("crf", False),
         )
     else:
         raise CheckpointError(
@@ -169,13 +180,18 @@ def _config_of(model: Model) -> dict[str, Any]:
     variant: dict[str, Any] = {}
     if config.norm != "post" or config.position_embeddings != "learned":
         variant |= {"norm": config.norm, "position_embeddings": config.position_embeddings}
-    if isinstance(model, BertForSequenceClassification):
-        architecture = "ForSequenceClassification"
+    if isinstance(model, Classifier):
         labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
         content["id2label"] = {str(i): label for i, label in enumerate(labels)}
         content["label2id"] = {label: i for i, label in enumerate(labels)}
+    if isinstance(model, BertForSequenceClassification):
+        architecture = "ForSequenceClassification"
         if model.pooling != "cls":
             variant["pooling"] = model.pooling
+    elif isinstance(model, BertForTokenClassification):
+        architecture = "ForTokenClassification"
+        if model.crf is not None:
+            variant["crf"] = True
     elif isinstance(model, BertModel):
         architecture = "Model"
     else:

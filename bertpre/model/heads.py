@@ -1,4 +1,4 @@
-"""Heads on the encoder: masked language model, next sentence and classification.
+"""Heads on the encoder: masked language model, next sentence, classification of texts and tokens.
 
 Size letters: B batch, N real tokens in the batch, P predicted tokens, D hidden_size, V vocab_size,
 C classes.
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
+from bertpre.model.crf import LinearChainCrf
 from bertpre.model.flat import Batch, FlatTokens, add_filler, make_layout, round_up
 from bertpre.model.kernels import Dropout, cross_entropy, linear_cross_entropy
 
@@ -217,4 +218,33 @@ class BertForSequenceClassification(nn.Module):
         # In fp32, as bf16 has only 64 values between 3 and 4, and ranks would tie.
         with torch.autocast(pooled.device.type, enabled=False):
             logits: Tensor = self.classifier(self.dropout(pooled.float()))
+        return logits
+
+
+class BertForTokenClassification(nn.Module):
+    """The encoder, without a pooler, with a label for each token: dropout, one dense layer.
+
+    Args:
+        config: the shape; ``hidden_dropout_prob`` also applies to the head.
+        vocab_size: rows of the word embedding.
+        num_labels: C.
+        has_crf: whether there is a CRF, which takes the logits as scores; `forward` leaves it out.
+
+    Source: Devlin et al. 2018, section 5.3.
+    """
+
+    def __init__(
+        self, config: schema.Model, *, vocab_size: int, num_labels: int, has_crf: bool
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, with_pooler=False)
+        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.crf = LinearChainCrf(num_labels) if has_crf else None
+
+    def forward(self, batch: FlatTokens) -> Tensor:
+        """Return logits (N, C) in fp32."""
+        hidden, _ = self.bert(batch)
+        with torch.autocast(hidden.device.type, enabled=False):
+            logits: Tensor = self.classifier(self.dropout(hidden.float()))
         return logits

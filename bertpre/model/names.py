@@ -5,9 +5,14 @@ from collections.abc import Collection, Iterable, Mapping
 from torch import Tensor, nn
 
 from bertpre.model.bert import BertModel, EncoderLayer
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
-Model = BertModel | BertForPreTraining | BertForSequenceClassification
+Classifier = BertForSequenceClassification | BertForTokenClassification
+Model = BertModel | BertForPreTraining | Classifier
 
 
 def _dense(*prefixes: str) -> frozenset[str]:
@@ -24,6 +29,8 @@ MLM_HEAD = _dense("cls.predictions.transform.dense", "cls.predictions.transform.
 MLM_HEAD |= {MLM_BIAS}
 NSP_HEAD = _dense("cls.seq_relationship")
 CLASSIFIER = _dense("classifier")
+# Not a name of the transformers library, which has no CRF.
+CRF = frozenset(f"crf.{name}" for name in ("transitions", "start_transitions", "end_transitions"))
 # Buffers that some versions stored: always 0, 1, 2 … and 0, 0, 0 …
 BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
@@ -68,8 +75,10 @@ def named_parts(model: Model) -> dict[str, Tensor]:
         dense["cls.predictions.transform.LayerNorm"] = model.mlm.norm
         if model.nsp is not None:
             dense["cls.seq_relationship"] = model.nsp.dense
-    elif isinstance(model, BertForSequenceClassification):
+    elif isinstance(model, Classifier):
         dense["classifier"] = model.classifier
+        if isinstance(model, BertForTokenClassification) and model.crf is not None:
+            parts |= {f"crf.{name}": part for name, part in model.crf.named_parameters()}
     for prefix, module in dense.items():
         parts[f"{prefix}.weight"], parts[f"{prefix}.bias"] = module.weight, module.bias
     return parts
@@ -122,8 +131,8 @@ def is_pooler(name: str) -> bool:
 
 
 def is_classifier(name: str) -> bool:
-    """Return whether a tensor belongs to a classification head."""
-    return name.startswith("classifier.")
+    """Return whether a tensor belongs to a classification head, its CRF included."""
+    return name.startswith(("classifier.", "crf."))
 
 
 def has_trained_pooler(tensors: Mapping[str, Tensor]) -> bool:

@@ -13,7 +13,11 @@ from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
 from bertpre.model.folder import load_model, read_model_config, save_model
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 MakeConfig = Callable[..., schema.Model]
 Build = Callable[..., BertForPreTraining]
@@ -30,6 +34,8 @@ def models(make_config, randomize):
         BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="cls"),
         BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="mean"),
         BertForSequenceClassification(config, vocab_size=50, num_labels=3, pooling="compare"),
+        BertForTokenClassification(config, vocab_size=50, num_labels=3, has_crf=False),
+        BertForTokenClassification(config, vocab_size=50, num_labels=3, has_crf=True),
     ]
     for model in found:
         randomize(model)
@@ -178,6 +184,41 @@ def test_config_json_of_a_classifier_names_its_kind_and_labels(
     assert raw | expected == raw
     assert raw["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
     assert raw["label2id"] == {"LABEL_0": 0, "LABEL_1": 1}
+
+
+@pytest.mark.parametrize(
+    ("has_crf", "expected"),
+    [
+        (False, {"model_type": "bert", "architectures": ["BertForTokenClassification"]}),
+        (
+            True,
+            {
+                "model_type": "bertpre",
+                "architectures": ["BertpreForTokenClassification"],
+                "crf": True,
+            },
+        ),
+    ],
+)
+def test_config_json_of_a_tagger_names_its_labels_and_its_crf(
+    has_crf: bool, expected: dict[str, Any], make_config: MakeConfig, tmp_path: Path
+) -> None:
+    model = BertForTokenClassification(make_config(), vocab_size=50, num_labels=2, has_crf=has_crf)
+
+    save_model(tmp_path, model)
+
+    raw = read_model_config(tmp_path).raw
+    assert raw | expected == raw
+    assert ("crf" in raw) == has_crf
+    assert raw["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+    assert raw["label2id"] == {"LABEL_0": 0, "LABEL_1": 1}
+
+
+def test_a_crf_that_the_weights_lack_is_an_error(models, tmp_path: Path) -> None:
+    save_model(tmp_path, models[-2], extra_config={"model_type": "bertpre", "crf": True})
+
+    with pytest.raises(CheckpointError, match=r"the weights lack crf.end_transitions, crf.start_"):
+        load_model(tmp_path)
 
 
 def write_config(folder: Path, **content: Any) -> None:

@@ -12,6 +12,7 @@ from bertpre.model.flat import flatten
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
+    BertForTokenClassification,
     compare_segments,
     mean_pool,
 )
@@ -239,6 +240,52 @@ def test_classification_logits_are_fp32_whatever_the_precision(
     ).eval()
     randomize(model)
 
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(pairs.flat)
+
+    assert logits.dtype == torch.float32
+    assert not torch.equal(logits, logits.bfloat16().float())
+
+
+def test_each_token_is_classified_by_its_own_hidden_state(
+    make_config: MakeConfig, randomize: Randomize, pairs
+) -> None:
+    model = BertForTokenClassification(make_config(), vocab_size=50, num_labels=5, has_crf=False)
+    randomize(model)
+
+    logits = model(pairs.flat)
+
+    hidden = model.bert.forward_padded(pairs.input_ids, pairs.attention_mask, pairs.token_type_ids)
+    expected = hidden[pairs.attention_mask] @ model.classifier.weight.T + model.classifier.bias
+    assert logits.shape == (41, 5)  # the lengths of the sequences are 12, 5, 9, 3 and 12
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    assert model.bert.pooler is None
+    assert model.crf is None
+
+
+def test_a_crf_changes_no_logits_and_starts_at_zero(make_config: MakeConfig, pairs) -> None:
+    plain, other = (
+        BertForTokenClassification(make_config(), vocab_size=50, num_labels=5, has_crf=has_crf)
+        for has_crf in (False, True)
+    )
+    for model in (plain, other):
+        initialize(model, 0.02, torch.Generator().manual_seed(4))
+
+    assert torch.equal(plain(pairs.flat), other(pairs.flat))
+    assert other.crf is not None
+    assert not any(parameter.any() for parameter in other.crf.parameters())
+
+
+def test_the_head_of_tokens_drops_in_training_only_and_in_fp32(
+    make_config: MakeConfig, randomize: Randomize, pairs
+) -> None:
+    config = make_config(hidden_dropout_prob=0.5)
+    model = BertForTokenClassification(config, vocab_size=50, num_labels=3, has_crf=True)
+    randomize(model)
+    model.bert.eval()
+
+    assert not torch.equal(model(pairs.flat), model(pairs.flat))
+    model.eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = model(pairs.flat)
 

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from bertpre.config import schema
 from bertpre.model.bert import BertModel
-from bertpre.model.folder import read_model_config, save_model
+from bertpre.model.folder import load_model, read_model_config, save_model
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
+    BertForTokenClassification,
 )
 from bertpre.model.weights import load_hugging_face, read_weights, to_hugging_face
 
@@ -190,6 +191,47 @@ def test_a_classifier_of_ours_loads_as_theirs(
     assert not any(info.values()), info
     assert theirs.config.id2label == {0: "bad", 1: "fair", 2: "good"}
     torch.testing.assert_close(ours(pairs.flat), theirs.eval()(**inputs(pairs)).logits, **CLOSE)
+
+
+def test_a_tagger_of_ours_loads_as_theirs(
+    make_config: MakeConfig, randomize: Randomize, pairs, tmp_path: Path
+) -> None:
+    ours = BertForTokenClassification(
+        make_config(), vocab_size=50, num_labels=3, has_crf=False
+    ).eval()
+    randomize(ours)
+    tags = {"id2label": {"0": "O", "1": "B-PER", "2": "I-PER"}}
+    save_model(tmp_path, ours, extra_config=tags)
+
+    theirs, info = transformers.BertForTokenClassification.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+
+    assert not any(info.values()), info
+    assert theirs.config.id2label == {0: "O", 1: "B-PER", 2: "I-PER"}
+    expected = theirs.eval()(**inputs(pairs)).logits[pairs.attention_mask]
+    torch.testing.assert_close(ours(pairs.flat), expected, **CLOSE)
+
+
+def test_tokens_are_classified_as_by_theirs(
+    make_config: MakeConfig, randomize: Randomize, pairs, tmp_path: Path
+) -> None:
+    theirs = their_model("BertForTokenClassification", make_config(), randomize, num_labels=3)
+    theirs.save_pretrained(tmp_path)
+
+    ours = load_model(tmp_path)
+
+    assert isinstance(ours, BertForTokenClassification)
+    expected = theirs(**inputs(pairs)).logits[pairs.attention_mask]
+    torch.testing.assert_close(ours(pairs.flat), expected, **CLOSE)
+
+
+def test_a_tagger_with_a_crf_is_refused_by_them(make_config: MakeConfig, tmp_path: Path) -> None:
+    model = BertForTokenClassification(make_config(), vocab_size=50, num_labels=3, has_crf=True)
+    save_model(tmp_path, model)
+
+    with pytest.raises(ValueError, match="model type `bertpre` but Transformers does not"):
+        transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
 
 
 def test_a_folder_of_theirs_loads_as_ours(

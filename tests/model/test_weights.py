@@ -15,10 +15,15 @@ from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
 from bertpre.model.folder import read_model_config, save_model
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from bertpre.model.names import (
     CLASSIFIER,
     CLASSIFIER_BIAS,
+    CRF,
     MLM_BIAS,
     MLM_HEAD,
     NSP_HEAD,
@@ -164,6 +169,27 @@ def test_a_head_for_other_labels_stays_new(make_config: MakeConfig) -> None:
 
     assert report.new == report.unused == ("classifier.bias", "classifier.weight")
     assert torch.equal(three.classifier.weight, before)
+
+
+def test_a_tagger_for_other_tags_leaves_only_its_encoder(make_config: MakeConfig) -> None:
+    five, three = (
+        BertForTokenClassification(make_config(), vocab_size=50, num_labels=n, has_crf=True)
+        for n in (5, 3)
+    )
+
+    report = load_hugging_face(three, to_hugging_face(five))
+
+    assert (
+        report.new
+        == report.unused
+        == (
+            "classifier.bias",
+            "classifier.weight",
+            "crf.end_transitions",
+            "crf.start_transitions",
+            "crf.transitions",
+        )
+    )
 
 
 def test_an_untied_decoder_matters_only_with_an_mlm_head(
@@ -425,10 +451,14 @@ def test_the_parts_beside_the_encoder_are_what_the_models_have(
         make_config(), vocab_size=50, num_labels=3, pooling="cls"
     )
 
-    pretraining, labels = to_hugging_face(build()).keys(), to_hugging_face(classifier).keys()
+    tagger = BertForTokenClassification(make_config(), vocab_size=50, num_labels=3, has_crf=True)
 
-    beside = {name for name in pretraining | labels if not is_encoder(name)}
-    assert beside == POOLER | MLM_HEAD | NSP_HEAD | CLASSIFIER
+    pretraining, labels = to_hugging_face(build()).keys(), to_hugging_face(classifier).keys()
+    tags = to_hugging_face(tagger).keys()
+
+    beside = {name for name in pretraining | labels | tags if not is_encoder(name)}
+    assert beside == POOLER | MLM_HEAD | NSP_HEAD | CLASSIFIER | CRF
+    assert {name for name in tags if not is_encoder(name)} == CLASSIFIER | CRF
     assert {name for name in beside if is_pooler(name)} == POOLER
-    assert {name for name in beside if is_classifier(name)} == CLASSIFIER
+    assert {name for name in beside if is_classifier(name)} == CLASSIFIER | CRF
     assert {MLM_BIAS, CLASSIFIER_BIAS, WORDS, POSITIONS} <= pretraining | labels
