@@ -19,7 +19,7 @@ _FLAGS = (
     *("weight_decay", "max_grad_norm", "max_seq_length", "long_texts", "window_overlap", "pooling"),
     *("layer_decay", "hidden_dropout_prob", "mask_probability", "label_smoothing"),
     *("class_weights", "focal_gamma", "adversarial_epsilon", "ema_decay", "metric"),
-    *("early_stopping", "baseline", "from_scratch", "device", "precision"),
+    *("early_stopping", "crf", "constrained", "baseline", "from_scratch", "device", "precision"),
 )
 _MOST_CLASSES_SHOWN = 30
 
@@ -81,7 +81,9 @@ def show_result(output: Path, result: "FinetuneResult") -> None:
     rows = list(_class_cells(result.class_rows[part]))
     if 0 < len(rows) <= _MOST_CLASSES_SHOWN:
         render.columns(
-            f"{part} rows by class", ["class", "precision", "recall", "F1", "rows"], rows
+            f"{part} rows by class",
+            ["class", "precision", "recall", "F1", result.task.class_unit],
+            rows,
         )
 
 

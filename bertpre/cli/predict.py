@@ -10,7 +10,7 @@ from bertpre.cli.options import Options, Overwrite, takes_options
 
 _FLAGS = (
     *("text_column", "pair_column", "format", "header", "quoting", "encoding", "on_bad_bytes"),
-    *("on_bad_rows", "device", "precision"),
+    *("on_bad_rows", "constrained", "device", "precision"),
 )
 # Where the help in the schema does not suit prediction.
 _HELPS = {
@@ -19,6 +19,8 @@ _HELPS = {
     "header": "Whether the table has a line of column names; default: as in training.",
     "on_bad_rows": "What to do with rows that cannot be read. error: stop. skip: write an empty "
     "prediction. [default: error]",
+    "constrained": "For taggers: predict only sequences that the tag scheme allows; default: as in "
+    "training.",
 }
 
 

@@ -262,12 +262,17 @@ def cut_windows(ids: Ids, room: int, overlap: float) -> list[Ids]:
         room: tokens per window, ≥ 1.
         overlap: least share of a window that the next one repeats, in [0, 1).
     """
-    rest = len(ids) - room
+    return [ids[start:][:room] for start in window_starts(len(ids), room, overlap)]
+
+
+def window_starts(length: int, room: int, overlap: float) -> list[int]:
+    """Return where the windows of `cut_windows` start in a text of that many tokens."""
+    rest = length - room
     if rest <= 0:
-        return [ids]
+        return [0]
     stride = max(1, int(room * (1 - overlap)))
     num_steps = -(-rest // stride)
-    return [ids[rest * step // num_steps :][:room] for step in range(num_steps + 1)]
+    return [rest * step // num_steps for step in range(num_steps + 1)]
 
 
 def batches_by_length(lengths: Ids, *, most_tokens: int) -> Iterator[Ids]:

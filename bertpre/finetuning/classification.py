@@ -129,19 +129,7 @@ class Classification(TextTask):
     def objective(
         self, targets: Targets, *, config: Finetune, device: "torch.device"
     ) -> "CrossEntropy":
-        import torch
-
-        weights = None
-        if config.class_weights == "balanced":
-            # A class without training rows (all in another fold) has no loss to weight.
-            counts = np.bincount(targets, minlength=len(self.names))
-            balanced = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
-            weights = torch.from_numpy(balanced.astype(np.float32)).to(device)
-        return CrossEntropy(
-            weights=weights,
-            label_smoothing=config.label_smoothing,
-            focal_gamma=config.focal_gamma,
-        )
+        return make_cross_entropy(targets, len(self.names), config=config, device=device)
 
     def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
         """Apply the softmax."""
@@ -251,3 +239,20 @@ class CrossEntropy(Objective):
         if self.weights is not None:
             losses = losses * self.weights[targets]
         return losses.mean()
+
+
+def make_cross_entropy(
+    targets: npt.NDArray[np.int64], num_classes: int, *, config: Finetune, device: "torch.device"
+) -> CrossEntropy:
+    """Build the loss for training targets, (rows,) class numbers."""
+    import torch
+
+    weights = None
+    if config.class_weights == "balanced":
+        # A class without training rows (all in another fold) has no loss to weight.
+        counts = np.bincount(targets, minlength=num_classes)
+        balanced = len(targets) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        weights = torch.from_numpy(balanced.astype(np.float32)).to(device)
+    return CrossEntropy(
+        weights=weights, label_smoothing=config.label_smoothing, focal_gamma=config.focal_gamma
+    )

@@ -2,8 +2,12 @@
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,14 @@ def unknown_names(cells: Iterable[Sequence[str]], names: Sequence[str]) -> list[
     """Return the names in each row that are not in ``names``."""
     known = set(names)
     return [[name for name in row if name not in known] for row in cells]
+
+
+def group_by_rarest(rows: Sequence[Collection[str]], names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return for each row the number of its rarest name, from 1 in the order given; 0 if none."""
+    counts = Counter(name for found in rows for name in found)
+    numbers = {name: number for number, name in enumerate(names, start=1)}
+    rarest = [min(found, key=lambda name: (counts[name], name), default=None) for found in rows]
+    return np.array([0 if name is None else numbers[name] for name in rarest], dtype=np.int64)
 
 
 def probability_columns(names: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from bertpre.corpus.tables import ListCell
 from bertpre.errors import CorpusError
 from bertpre.finetuning.labels import (
     break_fault,
+    group_by_rarest,
     is_real,
     name_some_quoted,
     sort_labels,
@@ -127,11 +128,7 @@ class MultiLabel(TextTask):
 
     def strata(self, cells: Sequence[str]) -> Rows:
         """Group rows by their rarest name."""
-        rows = self._split(cells)
-        counts = Counter(name for names in rows for name in names)
-        numbers = {name: number for number, name in enumerate(self.names, start=1)}
-        rarest = [min(names, key=lambda name: (counts[name], name), default=None) for names in rows]
-        return np.array([0 if name is None else numbers[name] for name in rarest], dtype=np.int64)
+        return group_by_rarest(self._split(cells), self.names)
 
     def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
         return dict(Counter(name for names in self._split(cells) for name in names))

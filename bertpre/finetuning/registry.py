@@ -14,7 +14,7 @@ from bertpre.finetuning.task import Task
 
 # In the order in which ``--task auto`` tries them.
 TASKS: Mapping[str, str] = {
-    # tagging
+    "tagging": "bertpre.finetuning.tagging:Tagging",
     "regression": "bertpre.finetuning.regression:Regression",
     "multi-label": "bertpre.finetuning.multi_label:MultiLabel",
     "classification": "bertpre.finetuning.classification:Classification",

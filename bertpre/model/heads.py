@@ -248,3 +248,6 @@ class BertForTokenClassification(nn.Module):
         with torch.autocast(hidden.device.type, enabled=False):
             logits: Tensor = self.classifier(self.dropout(hidden.float()))
         return logits
+
+
+Finetuned = BertForSequenceClassification | BertForTokenClassification

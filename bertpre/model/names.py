@@ -5,14 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from torch import Tensor, nn
 
 from bertpre.model.bert import BertModel, EncoderLayer
-from bertpre.model.heads import (
-    BertForPreTraining,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-)
+from bertpre.model.heads import BertForPreTraining, BertForTokenClassification, Finetuned
 
-Classifier = BertForSequenceClassification | BertForTokenClassification
-Model = BertModel | BertForPreTraining | Classifier
+Model = BertModel | BertForPreTraining | Finetuned
 
 
 def _dense(*prefixes: str) -> frozenset[str]:
@@ -75,7 +70,7 @@ def named_parts(model: Model) -> dict[str, Tensor]:
         dense["cls.predictions.transform.LayerNorm"] = model.mlm.norm
         if model.nsp is not None:
             dense["cls.seq_relationship"] = model.nsp.dense
-    elif isinstance(model, Classifier):
+    elif isinstance(model, Finetuned):
         dense["classifier"] = model.classifier
         if isinstance(model, BertForTokenClassification) and model.crf is not None:
             parts |= {f"crf.{name}": part for name, part in model.crf.named_parameters()}

@@ -63,7 +63,7 @@ finetune.on_bad_bytes finetune.on_bad_rows
 finetune.dev_fraction finetune.folds finetune.seeds
 finetune.max_seq_length finetune.long_texts finetune.window_overlap
 finetune.learning_rate finetune.layer_decay finetune.num_epochs
-finetune.batch_size finetune.micro_batch_size
+finetune.batch_size finetune.micro_batch_size finetune.crf finetune.constrained
 finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
 finetune.hidden_dropout_prob finetune.mask_probability
 finetune.label_smoothing finetune.class_weights finetune.focal_gamma

@@ -1,0 +1,441 @@
+"""The tagging task: each token has a tag, by which entities are marked or which stands alone."""
+
+import dataclasses
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.config.schema import Finetune
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning import entity_scores, tagged_files
+from bertpre.finetuning.classification import make_cross_entropy
+from bertpre.finetuning.labels import group_by_rarest, name_some_quoted
+from bertpre.finetuning.outputs import (
+    Baseline,
+    ClassRow,
+    Outputs,
+    Scores,
+    Targets,
+    as_rows,
+)
+from bertpre.finetuning.scheme_recognition import recognize_table, scheme_of_names
+from bertpre.finetuning.schemes import IOB2, OUTSIDE_TAG, SCHEMES, Scheme
+from bertpre.finetuning.scores import SMALLEST_PROBABILITY
+from bertpre.finetuning.tables import (
+    Fault,
+    LabelledTable,
+    Rows,
+    check_is_on_disk,
+)
+from bertpre.finetuning.tagged_predictions import TaggedPredictions, write_columns
+from bertpre.finetuning.task import PredictionFile, Task
+from bertpre.finetuning.token_baselines import commonest_tags, longest_matches
+
+if TYPE_CHECKING:
+    import torch
+
+    from bertpre.config.schema import Model
+    from bertpre.finetuning.batches import EncodedTexts, Encoder
+    from bertpre.finetuning.running import Placement, Run
+    from bertpre.finetuning.tag_loss import TagLoss
+    from bertpre.model.crf import AllowedTags
+    from bertpre.model.heads import BertForTokenClassification, Pooling
+
+log = logging.getLogger(__name__)
+
+Tags = Sequence[str]
+_UNKNOWN = -1  # target of a tag that the model cannot predict
+
+
+class TaggedSentence(NamedTuple):
+    """The output for a sentence.
+
+    Attributes:
+        decided: (T,) int64, the predicted tags.
+        probabilities: (T, C) float32.
+    """
+
+    decided: npt.NDArray[np.int64]
+    probabilities: npt.NDArray[np.float32]
+
+
+class TrueTags(NamedTuple):
+    """The target of a sentence.
+
+    Attributes:
+        numbers: (T,) int64, to learn from: with ill-formed entities repaired.
+        tags: as they are, to score.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    tags: Tags
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tagging(Task):
+    """A tag per token. Outputs are `TaggedSentence`, targets `TrueTags`; both (rows,) objects.
+
+    Args:
+        names: all tags of the scheme, also those that training lacks.
+        scheme: how tags mark entities.
+        crf: whether there is a conditional random field.
+        constrained: whether only sequences that the scheme allows are predicted.
+    """
+
+    scheme: Scheme = IOB2
+    crf: bool = False
+    constrained: bool = True
+
+    name: ClassVar[str] = "tagging"
+    baseline_names: ClassVar[Mapping[str, str]] = {
+        "commonest_tag": "each token's commonest tag",
+        "longest_match": "dictionary of entities",
+    }
+    unused_options: ClassVar[Mapping[str, object]] = {
+        "label_separator": ",",
+        "pooling": "auto",
+    }
+    unused_reason: ClassVar[tuple[str, str]] = (
+        "has no effect on tagging, in which each token has a tag",
+        "leave it out",
+    )
+    pools: ClassVar[bool] = False
+    scores_unknown_labels: ClassVar[bool] = True
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        if not self.scheme.is_plain:
+            return ("f1", "lenient_f1", "accuracy", "loss")
+        first = ("micro_f1", "accuracy") if self._has_outside else ("accuracy", "micro_f1")
+        return (*first, "macro_f1", "loss")
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        if not self.scheme.is_plain:
+            return {
+                "precision": "precision",
+                "recall": "recall",
+                "f1": "F1",
+                "lenient_f1": "lenient F1",
+                "accuracy": "accuracy",
+            }
+        first = {"accuracy": "accuracy"}
+        if self._has_outside:
+            first["accuracy_without_o"] = "accuracy but O"
+        return {**first, "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
+
+    @property
+    def class_unit(self) -> str:  # type: ignore[override]
+        return "tokens" if self.scheme.is_plain else "entities"
+
+    @property
+    def _has_outside(self) -> bool:
+        return OUTSIDE_TAG in self.names
+
+    # Files and labels
+
+    @classmethod
+    def claims_file(cls, path: Path, config: Finetune) -> str | None:
+        return tagged_files.claim(path, config)
+
+    @classmethod
+    def read(cls, path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault]]:
+        """Read sentences with their tags; see `bertpre.finetuning.tagged_files`."""
+        if config.pair_column is not None:
+            raise ConfigError(
+                "pair_column: tagging reads single sentences, not pairs of texts",
+                "leave --pair-column out",
+            )
+        check_is_on_disk(Path(path))
+        file = tagged_files.open_tagged(Path(path), config, with_tags=True, layout=None)
+        good, faults = [], []
+        for row in file.rows():
+            if row.fault is None:
+                good.append(row)
+            else:
+                faults.append(Fault(row.fault.line, row.fault.problem))
+        if not good and not faults:
+            raise CorpusError(
+                f"{path}: has no sentences; expected at least one token with a tag",
+                "check the file and --format",
+            )
+        table = LabelledTable(
+            name=str(path),
+            texts=tuple(row.tokens for row in good),
+            labels=tuple(cast(Tags, row.tags) for row in good),
+            lines=tuple(row.line for row in good),
+            layout=file.layout,
+        )
+        return table, faults
+
+    @classmethod
+    def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
+        """Recognize the scheme, and collect the types.
+
+        Raises:
+            CorpusError: the tags follow no scheme, or all are the same.
+        """
+        counts = Counter(tag for tags in table.labels for tag in tags)
+        if len(counts) < 2:
+            raise CorpusError(
+                f"{table.name}: all {counts.total():,} tokens have the tag {next(iter(counts))!r}; "
+                "expected different tags",
+                "choose the right column with --label-column",
+            )
+        scheme = recognize_table(table)
+        names = scheme.names(scheme.types_in(table.labels), outside=OUTSIDE_TAG in counts)
+        return cls(names=names, scheme=scheme, crf=config.crf, constrained=config.constrained)
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
+        names, options = tuple(manifest["classes"]), manifest["options"]
+        known = manifest.get("scheme")
+        scheme = scheme_of_names(names) if known is None else SCHEMES[known]
+        return cls(
+            names=names,
+            scheme=scheme,
+            crf=options.get("crf", False),
+            constrained=options.get("constrained", True),
+        )
+
+    def own_facts(self) -> dict[str, Any]:
+        return {"scheme": self.scheme.name}
+
+    def unknown(self, cells: Sequence[Tags]) -> list[list[str]]:
+        types = set(self.known_labels())
+        name_of: dict[str, str | None] = {}
+        for tag in {tag for tags in cells for tag in tags}:
+            cell = self.scheme.read(tag)
+            shown = tag if cell is None else cell.type
+            is_known = shown in types or (tag == OUTSIDE_TAG and self._has_outside)
+            name_of[tag] = None if is_known else shown or tag
+        return [
+            sorted({name for tag in tags if (name := name_of[tag]) is not None}) for tags in cells
+        ]
+
+    def known_labels(self) -> tuple[str, ...]:
+        return self.scheme.types_in([self.names])
+
+    def targets(self, cells: Sequence[Tags]) -> Targets:
+        numbers = {name: number for number, name in enumerate(self.names)}
+        targets = []
+        for tags in cells:
+            proper = tags if self.scheme.is_plain else self.scheme.repaired(tags)
+            found = [numbers.get(tag, _UNKNOWN) for tag in proper]
+            targets.append(TrueTags(np.array(found, dtype=np.int64), tags))
+        return as_rows(targets)
+
+    def _types(self, tags: Tags) -> set[str]:
+        if self.scheme.is_plain:
+            return set(tags) - {OUTSIDE_TAG}
+        return {span.type for span in self.scheme.lenient_spans(tags)}
+
+    def strata(self, cells: Sequence[Tags]) -> Rows:
+        """Group sentences by their rarest type; with parts of speech there is one group."""
+        if self.scheme.is_plain and not self._has_outside:
+            return np.zeros(len(cells), dtype=np.int64)
+        return group_by_rarest([self._types(tags) for tags in cells], self.known_labels())
+
+    def rare_labels(self, cells: Sequence[Tags], *, fewest: int) -> tuple[str, ...]:
+        counts = Counter(name for tags in cells for name in self._types(tags))
+        return tuple(sorted(name for name, count in counts.items() if count < fewest))
+
+    def count_labels(self, cells: Sequence[Tags]) -> dict[str, int]:
+        """Count the entities of each type, or the tokens with each tag."""
+        if self.scheme.is_plain:
+            return dict(Counter(tag for tags in cells for tag in tags))
+        spans = (span for tags in cells for span in self.scheme.lenient_spans(tags))
+        return dict(Counter(span.type for span in spans))
+
+    # Model and learning
+
+    def settle(self, config: Finetune) -> Finetune:
+        config = super(Tagging, self).settle(config)
+        if config.long_texts not in ("head", "windows"):
+            raise ConfigError(
+                f"long_texts: {config.long_texts} would leave tokens without a tag",
+                "leave it out: tagging reads long sentences in windows",
+            )
+        idle = {"label_smoothing": 0.0, "class_weights": "none", "focal_gamma": 0.0}
+        for name, value in idle.items():
+            if config.crf and getattr(config, name) != value:
+                raise ConfigError(
+                    f"{name}: has no effect with --crf, whose loss is that of whole sentences",
+                    "leave one of them out",
+                )
+        settled: Finetune = dataclasses.replace(cast(Any, config), long_texts="windows")
+        return settled
+
+    def encode(
+        self,
+        encoder: "Encoder",
+        texts: Iterable[Sequence[str]],
+        pairs: Iterable[str] | None = None,
+        *,
+        on_rows: Callable[[int], None] = lambda rows: None,
+    ) -> "EncodedTexts":
+        from bertpre.finetuning.words import encode_sentences
+
+        return encode_sentences(encoder, texts, on_rows=on_rows)
+
+    def build_model(
+        self, shape: "Model", *, vocab_size: int, pooling: "Pooling | None"
+    ) -> "BertForTokenClassification":
+        from bertpre.model.heads import BertForTokenClassification
+
+        return BertForTokenClassification(
+            shape, vocab_size=vocab_size, num_labels=len(self.names), has_crf=self.crf
+        )
+
+    def _allowed(self, device: "torch.device | str") -> "AllowedTags | None":
+        from bertpre.model.crf import AllowedTags
+
+        if not self.constrained or self.scheme.is_plain:
+            return None
+        return AllowedTags.from_numpy(*self.scheme.allowed(self.names), device=device)
+
+    def objective(self, targets: Targets, *, config: Finetune, device: "torch.device") -> "TagLoss":
+        from bertpre.finetuning.tag_loss import TagLoss
+
+        numbers = np.concatenate([target.numbers for target in targets])
+        num_tags = len(self.names)
+        return TagLoss(
+            of_tokens=make_cross_entropy(numbers, num_tags, config=config, device=device),
+            allowed=self._allowed(device),
+        )
+
+    # Outputs
+
+    def predict(
+        self, runs: Sequence["Run"], rows: Rows | None = None, *, placement: "Placement"
+    ) -> Outputs:
+        """Tag sentences; of several models, the probabilities are averaged before decoding."""
+        from bertpre.finetuning.words import EncodedSentences, crf_marginals, decode, run_tagger
+
+        texts = runs[0].texts
+        assert isinstance(texts, EncodedSentences)
+        lengths = texts.token_counts(np.arange(len(texts)) if rows is None else rows)
+        allowed = self._allowed(placement.device)
+        found = []
+        for run in runs:
+            logits = run_tagger(run, rows, placement=placement)
+            crf = cast("BertForTokenClassification", run.model).crf
+            found.append(
+                _softmax(logits) if crf is None else crf_marginals(crf, logits, lengths, allowed)
+            )
+        if len(runs) == 1 and crf is not None:
+            probabilities = found[0]
+            decided = decode(logits, lengths, crf=crf, allowed=allowed)
+        else:
+            probabilities = np.mean(found, axis=0, dtype=np.float64).astype(np.float32)
+            chances = np.log(np.maximum(probabilities, SMALLEST_PROBABILITY))
+            decided = decode(chances, lengths, crf=None, allowed=allowed)
+        ends = np.cumsum(lengths)[:-1]
+        parts = zip(np.split(decided, ends), np.split(probabilities, ends), strict=True)
+        return as_rows([TaggedSentence(*part) for part in parts])
+
+    def for_prediction(self, config: Finetune) -> Self:
+        return dataclasses.replace(self, constrained=config.constrained)
+
+    def _tags(self, outputs: Outputs) -> list[list[str]]:
+        return [[self.names[number] for number in output.decided] for output in outputs]
+
+    def scores(self, outputs: Outputs, targets: Targets) -> Scores:
+        """Score entities, or plain tags; see `bertpre.finetuning.entity_scores`."""
+        true = [target.tags for target in targets]
+        return entity_scores.score_entities(true, self._tags(outputs), self.scheme)
+
+    def loss(self, outputs: Outputs, targets: Targets) -> float:
+        """Return the mean negative log probability of the true tags, in nats."""
+        numbers = np.concatenate([target.numbers for target in targets])
+        probabilities = np.concatenate([output.probabilities for output in outputs])
+        is_known = numbers != _UNKNOWN
+        share = probabilities[is_known, numbers[is_known]].astype(np.float64)
+        return float(-np.log(np.maximum(share, SMALLEST_PROBABILITY)).mean()) if len(share) else 0.0
+
+    def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
+        true = [target.tags for target in targets]
+        return entity_scores.class_rows(true, self._tags(outputs), self.scheme)
+
+    def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
+        def commonest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+            seen = train.texts, train.labels
+            return [self._certain(commonest_tags(*seen, table.texts)) for table in scored]
+
+        def longest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+            seen = train.texts, train.labels
+            return [
+                self._certain(longest_matches(*seen, table.texts, self.scheme)) for table in scored
+            ]
+
+        found: dict[str, Baseline] = {"commonest_tag": commonest}
+        if not self.scheme.is_plain and config.baseline is not False:
+            found["longest_match"] = longest
+        return found
+
+    def _certain(self, rows: Sequence[Tags]) -> Outputs:
+        """Return outputs for predicted tags, without probabilities."""
+        numbers = {name: number for number, name in enumerate(self.names)}
+        none = np.zeros((0, len(self.names)), dtype=np.float32)
+        return as_rows(
+            [TaggedSentence(np.array([numbers[tag] for tag in tags]), none) for tags in rows]
+        )
+
+    # Predictions and display
+
+    def open(
+        self, path: Path, config: Finetune, *, layout: Mapping[str, Any], way_out: str
+    ) -> PredictionFile:
+        file = tagged_files.open_tagged(path, config, with_tags=False, layout=layout or None)
+        return TaggedPredictions(path, file, config, tags_of=self._tags)
+
+    def write_predictions(
+        self, folder: Path, part: str, table: LabelledTable, outputs: Outputs
+    ) -> None:
+        write_columns(folder / f"{part}_predictions.conll", table, self._tags(outputs))
+
+    def draw_mistakes(
+        self, folder: Path, table: LabelledTable, outputs: Outputs, scores: Scores
+    ) -> None:
+        from bertpre.finetuning.mistakes import write_mistakes
+        from bertpre.finetuning.pictures import draw_confusions
+
+        found = self._tags(outputs)
+        counts, names = entity_scores.count_type_confusions(table.labels, found, self.scheme)
+        what = "tokens" if self.scheme.is_plain else "entities with the right borders"
+        metric = self.metrics[0]
+        draw_confusions(
+            folder / "confusion_matrix.png",
+            counts,
+            names,
+            title=f"dev rows, {what}: {self.columns[metric]} {scores[metric]:.3f}",
+        )
+        write_mistakes(folder / "dev_mistakes.tsv", table, found, self.scheme)
+
+    def describe(self) -> str:
+        num_types = len(self.known_labels())
+        if self.scheme.is_plain:
+            return f"{num_types:,} plain tags"
+        what = "entity type" + ("s" if num_types != 1 else "")
+        return f"{num_types:,} {what} in {self.scheme.name} ({len(self.names):,} tags)"
+
+    def label_facts(self) -> dict[str, str]:
+        return {"labels": self.describe(), "CRF": "yes" if self.crf else ""}
+
+    def card_text(self, texts: str) -> str:
+        named = name_some_quoted(self.known_labels())
+        if self.scheme.is_plain:
+            return f"Tagging each token of {texts}, with {named}."
+        how = f" The tags follow the scheme {self.scheme.name}."
+        return f"Finding entities in {texts}, of the types {named}.{how}"
+
+
+def _softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
