@@ -10,6 +10,19 @@ Separator = Annotated[
     matching(r"(?=.*\S)[^\t\r\n]{1,4}", "one to four characters, not only white space"),
 ]
 
+Metric = Literal[
+    "auto",
+    "accuracy",
+    "macro_f1",
+    "micro_f1",
+    "matthews",
+    "spearman",
+    "pearson",
+    "f1",
+    "lenient_f1",
+    "loss",
+]
+
 
 @section
 class Finetune(TableOptions):
@@ -18,10 +31,11 @@ class Finetune(TableOptions):
     label_column: str | Int = option(
         "label", "Column with the label: its name, or its number from 1."
     )
-    task: Literal["auto", "classification", "multi-label", "regression"] = option(
+    task: Literal["auto", "classification", "multi-label", "regression", "tagging"] = option(
         "auto",
         "What a label is. classification: one class. multi-label: any number of classes. "
-        "regression: a number. auto: detected from the labels, and logged.",
+        "regression: a number. tagging: a tag for each token. auto: detected from the file and the "
+        "labels, and logged.",
     )
     label_separator: Separator = option(",", "Separator between the labels in a multi-label cell.")
     on_bad_rows: Literal["error", "skip"] = option(
@@ -123,12 +137,10 @@ class Finetune(TableOptions):
         ge=0,
         lt=1,
     )
-    metric: Literal[
-        "auto", "accuracy", "macro_f1", "micro_f1", "matthews", "spearman", "pearson", "loss"
-    ] = option(
+    metric: Metric = option(
         "auto",
-        "Dev score that selects the best epoch. auto: accuracy for classification, micro_f1 for "
-        "multi-label, spearman for regression.",
+        "Dev score that selects the best epoch. auto: accuracy for classification and parts of "
+        "speech, micro_f1 for multi-label, spearman for regression, f1 (of entities) for tagging.",
     )
     early_stopping: Int | None = option(
         None,
@@ -141,6 +153,16 @@ class Finetune(TableOptions):
         "Input of the head. cls: the CLS pooler. mean: the mean of all tokens. compare, for pairs: "
         "the means of both texts, their difference and product, and the means of the tokens that "
         "only one of them has. auto: cls after NSP, else compare for pairs and mean for texts.",
+    )
+    crf: Bool = option(
+        False,
+        "For tagging: a conditional random field over the tags of a sentence, in place of "
+        "independent tags. Only bertpre can load such a model.",
+    )
+    constrained: Bool = option(
+        True,
+        "For tagging: predict only sequences that the tag scheme allows, such as no I-PER after "
+        "B-LOC.",
     )
     from_scratch: Bool = option(
         False, "Start from random weights of the same shape, to measure the gain from pretraining."

@@ -1,19 +1,21 @@
-"""Baselines without a network: the most common label, and TF-IDF with a linear model.
+"""Baselines without a network, and those for texts: the most common label, and TF-IDF.
 
 scikit-learn is imported where it is used, after the tables are checked.
 """
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bertpre.config.schema import Finetune
+from bertpre.finetuning.outputs import Baseline, Outputs, Scores
 from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.tables import LabelledTable
-from bertpre.finetuning.task import Outputs, Scores, Task
+from bertpre.finetuning.text_task import TextTask
 
 # Beyond these, TF-IDF would take minutes: too long for a mere yardstick.
 MOST_BASELINE_ROWS = 50_000
@@ -26,9 +28,6 @@ _UNSPACED = re.compile(
 )
 _LONGEST_MEAN_WORD = 20  # characters; beyond, spaces do not separate words
 
-# Takes the training rows and other tables; returns the outputs for each of these tables.
-Baseline = Callable[[Task, LabelledTable, Sequence[LabelledTable]], list[Outputs]]
-
 
 def score_baselines(plan: Plan, config: Finetune) -> dict[str, dict[str, Scores]]:
     """Score the baselines on the same rows as the model.
@@ -40,10 +39,7 @@ def score_baselines(plan: Plan, config: Finetune) -> dict[str, dict[str, Scores]
     Returns:
         By the baseline's name, its scores by "dev" and "test".
     """
-    baselines: dict[str, Baseline] = {"majority": commonest}
-    wanted = is_small_enough(plan.train) if config.baseline is None else config.baseline
-    if wanted:
-        baselines["tfidf_linear"] = bag_of_words
+    baselines = plan.task.baselines(plan.train, config)
     return {name: _score(plan, baseline) for name, baseline in baselines.items()}
 
 
@@ -52,10 +48,10 @@ def _score(plan: Plan, baseline: Baseline) -> dict[str, Scores]:
     if plan.with_folds:
         outputs = {"dev": _answer_by_folds(plan, baseline)}
         if plan.test is not None:
-            outputs["test"] = baseline(task, plan.train, [plan.test])[0]
+            outputs["test"] = baseline(plan.train, [plan.test])[0]
     else:
         kept = plan.train.take(plan.members[0].train_rows)
-        answers = baseline(task, kept, list(tables.values()))
+        answers = baseline(kept, list(tables.values()))
         outputs = dict(zip(tables, answers, strict=True))
     targets = {part: task.targets(table.labels) for part, table in tables.items()}
     task = task.calibrated(outputs["dev"], targets["dev"])
@@ -63,16 +59,27 @@ def _score(plan: Plan, baseline: Baseline) -> dict[str, Scores]:
 
 
 def _answer_by_folds(plan: Plan, baseline: Baseline) -> Outputs:
-    found: dict[int, Outputs] = {}
+    rows, found = [], []
     for fold, *_ in plan.folds():
         assert fold.dev_rows is not None
         held_out = plan.train.take(fold.dev_rows)
-        (outputs,) = baseline(plan.task, plan.train.take(fold.train_rows), [held_out])
-        found |= dict(zip(fold.dev_rows.tolist(), outputs, strict=True))
-    return np.array([found[row] for row in range(len(plan.train))])
+        rows.append(fold.dev_rows)
+        found += baseline(plan.train.take(fold.train_rows), [held_out])
+    return np.asarray(np.concatenate(found)[np.argsort(np.concatenate(rows))])
 
 
-def commonest(task: Task, train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+def text_baselines(task: TextTask, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
+    """Return the baselines of a task with a label per text; large tables have no TF-IDF."""
+    baselines: dict[str, Baseline] = {"majority": partial(commonest, task)}
+    wanted = is_small_enough(train) if config.baseline is None else config.baseline
+    if wanted:
+        baselines["tfidf_linear"] = partial(bag_of_words, task)
+    return baselines
+
+
+def commonest(
+    task: TextTask, train: LabelledTable, scored: Sequence[LabelledTable]
+) -> list[Outputs]:
     """Always predict the most common training label; for numbers, their mean."""
     answer = task.commonest(train.labels)
     return [np.tile(answer, (len(table), 1)) for table in scored]
@@ -85,7 +92,7 @@ def is_small_enough(train: LabelledTable) -> bool:
 
 
 def bag_of_words(
-    task: Task, train: LabelledTable, scored: Sequence[LabelledTable]
+    task: TextTask, train: LabelledTable, scored: Sequence[LabelledTable]
 ) -> list[Outputs]:
     """Predict by TF-IDF and a linear model: a support vector machine, or ridge regression.
 

@@ -4,7 +4,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,9 @@ import torch
 
 from bertpre.data.pairs import share_room
 from bertpre.data.random64 import below, hash64
+from bertpre.finetuning.outputs import Targets
 from bertpre.finetuning.tables import LabelledTable
-from bertpre.finetuning.task import Targets, Task
+from bertpre.finetuning.task import Task
 from bertpre.model.flat import FlatTokens
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -87,6 +88,19 @@ class EncodedTexts:
         """Draw one sequence per row; the key decides which."""
         counts = self.first_of_row[rows + 1] - self.first_of_row[rows]
         return self.first_of_row[rows] + below(hash64(key, rows), counts)
+
+    def draw_batch(
+        self,
+        rows: Ids,
+        key: int,
+        device: torch.device,
+        hide: Callable[[Ids, Ids], Ids] | None = None,
+    ) -> Any:
+        """Build a training batch of some rows, each as one sequence that the key decides.
+
+        ``hide`` as in `batch`; it gets the position of each token's row in ``rows``.
+        """
+        return self.batch(self.draw(rows, key), device, hide)
 
     def batch(
         self,
@@ -170,7 +184,7 @@ class Encoder:
         self, table: LabelledTable, task: Task, *, on_rows: Callable[[int], None]
     ) -> EncodedTable:
         """Encode a labelled table; ``on_rows`` is called with the number of rows done."""
-        texts = self.texts(table.texts, table.pairs, on_rows=on_rows)
+        texts = task.encode(self, table.texts, table.pairs, on_rows=on_rows)
         return EncodedTable(texts=texts, targets=task.targets(table.labels))
 
     def texts(

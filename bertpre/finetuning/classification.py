@@ -22,6 +22,7 @@ from bertpre.finetuning.labels import (
     unknown_names,
     warn_of_look_alikes,
 )
+from bertpre.finetuning.outputs import ClassRow, Objective, Outputs, Scores, Targets
 from bertpre.finetuning.scores import (
     SMALLEST_PROBABILITY,
     count_confusions,
@@ -29,7 +30,8 @@ from bertpre.finetuning.scores import (
     matthews,
     score_each_class,
 )
-from bertpre.finetuning.task import ClassRow, Objective, Outputs, Rows, Scores, Targets, Task
+from bertpre.finetuning.tables import LabelledTable, Rows
+from bertpre.finetuning.text_task import TextTask
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +44,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Classification(Task):
+class Classification(TextTask):
     """One class per row. Outputs: probabilities (rows, C); targets: class numbers (rows,) int64.
 
     Args:
@@ -50,13 +52,19 @@ class Classification(Task):
     """
 
     name: ClassVar[str] = "classification"
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "matthews", "loss")
-    columns: ClassVar[Mapping[str, str]] = {
-        "accuracy": "accuracy",
-        "macro_f1": "macro-F1",
-        "matthews": "Matthews",
-    }
     problem_type: ClassVar[str] = "single_label_classification"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "macro_f1", "micro_f1", "matthews", "loss")
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        return {
+            "accuracy": "accuracy",
+            "macro_f1": "macro-F1",
+            "matthews": "Matthews",
+        }
 
     @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
@@ -71,13 +79,13 @@ class Classification(Task):
         return break_fault(cell) if cell.strip() else "the label is empty"
 
     @classmethod
-    def learn(cls, cells: Sequence[str], *, config: Finetune, table: str) -> Self:
+    def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
         """Collect the classes.
 
         Raises:
             CorpusError: there are fewer than two.
         """
-        separator = config.label_separator
+        separator, cells = config.label_separator, table.labels
         several = [cell for cell in cells if separator in cell]
         if several and config.task == "auto":
             ways_out = "if they are lists of names, pass --task multi-label"
@@ -86,7 +94,7 @@ class Classification(Task):
             log.warning(
                 "%s: each label that contains %r, such as %r, is taken as the name of one class; "
                 "%s; if that is right, pass --task classification",
-                table,
+                table.name,
                 separator,
                 min(several),
                 ways_out,
@@ -94,11 +102,11 @@ class Classification(Task):
         names = sort_labels(cells)
         if len(names) < 2:
             raise CorpusError(
-                f"{table}: {count_rows(cells)} the label {names[0]!r}; expected at least two "
+                f"{table.name}: {count_rows(cells)} the label {names[0]!r}; expected at least two "
                 "classes",
                 "choose the right column with --label-column",
             )
-        warn_of_look_alikes(names, table)
+        warn_of_look_alikes(names, table.name)
         return cls(names=names)
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
@@ -195,10 +203,11 @@ class Classification(Task):
             yield "\t".join([self.names[int(row.argmax())], *shares])
 
     def draw_mistakes(
-        self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
+        self, folder: Path, table: LabelledTable, outputs: Outputs, scores: Scores
     ) -> None:
         from bertpre.finetuning.pictures import draw_confusions
 
+        targets = self.targets(table.labels)
         draw_confusions(
             folder / "confusion_matrix.png",
             count_confusions(outputs.argmax(axis=1), targets, len(self.names)),

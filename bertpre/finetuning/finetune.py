@@ -15,19 +15,24 @@ from bertpre.artefacts import check_output, fingerprint, fingerprint_file, stage
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
 from bertpre.finetuning.baselines import score_baselines
+from bertpre.finetuning.outputs import Outputs, Scores
 from bertpre.finetuning.plan import Member, Plan, read_plan
 from bertpre.finetuning.results import Event, FinetuneResult, MemberResult, MemberStart, Progress
 from bertpre.finetuning.summary import summarize
-from bertpre.finetuning.task import Outputs, Rows, Scores, score
+from bertpre.finetuning.tables import Rows
+from bertpre.finetuning.task import score
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTable
     from bertpre.finetuning.running import Placement
     from bertpre.finetuning.start import Start
-    from bertpre.model.heads import BertForSequenceClassification
+    from bertpre.model.heads import Finetuned
 
 log = logging.getLogger(__name__)
+
+# Left out of a manifest at these values, since models from before they were options lack them too.
+_LATER_OPTIONS: dict[str, Any] = {"micro_batch_size": None, "crf": False, "constrained": True}
 
 
 def finetune(
@@ -67,8 +72,9 @@ def finetune(
     from bertpre.finetuning.model_folder import ModelWriter
     from bertpre.finetuning.start import place_training, read_start
 
+    config = plan.config
     placement = place_training(config)
-    start = read_start(folder, config=config)
+    start = read_start(folder, config=config, pools=plan.task.pools)
     config = start.resolve(config, plan)
     facts = {
         "options": stored_options(config),
@@ -110,8 +116,9 @@ def finetune(
 def stored_options(config: Finetune) -> dict[str, Any]:
     """Return the options as the manifest keeps them."""
     options = config_to_dict(config)
-    if config.micro_batch_size is None:
-        del options["micro_batch_size"]  # models from before it was an option lack it too
+    for name, idle in _LATER_OPTIONS.items():
+        if options[name] == idle:
+            del options[name]
     return options
 
 
@@ -140,7 +147,7 @@ def _encode(
 
 
 def _train(
-    model: "BertForSequenceClassification",
+    model: "Finetuned",
     member: Member,
     recipe: _Recipe,
     on_event: Callable[[Event], None],

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive, permute
 from bertpre.errors import TrainingError
 from bertpre.finetuning.batches import EncodedTable, Ids
+from bertpre.finetuning.outputs import Objective, Outputs, Targets
 from bertpre.finetuning.recipe import (
     RunningAverage,
     build_layered_optimizer,
@@ -24,9 +25,9 @@ from bertpre.finetuning.recipe import (
 )
 from bertpre.finetuning.results import EpochReport
 from bertpre.finetuning.running import Placement, Run
-from bertpre.finetuning.task import Objective, Outputs, Rows, Targets, Task, score
-from bertpre.model.flat import FlatTokens
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.finetuning.tables import Rows
+from bertpre.finetuning.task import Task, score
+from bertpre.model.heads import Finetuned
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import autocast
 from bertpre.training.schedule import linear_warmup_decay
@@ -69,7 +70,7 @@ class Training:
     """
 
     task: Task
-    model: BertForSequenceClassification
+    model: Finetuned
     objective: Objective
     train: Part
     dev: Part
@@ -190,17 +191,17 @@ class _Updater:
         seed, (table, rows) = training.seed, training.train
         training.model.train()
         order = permute(np.arange(len(rows)), len(rows), derive(seed, "fine-tuning order", epoch))
-        drawn = table.texts.draw(rows, derive(seed, "windows", epoch))
+        windows = derive(seed, "windows", epoch)
         loss_sum = 0.0
         # Equal batches: a last batch of one row would move the weights as far as 32 rows do.
         for chosen in np.array_split(order, training.updates_per_epoch):
-            loss = self._update(drawn[chosen], table.targets[rows[chosen]])
-            loss_sum += loss * len(chosen)
+            loss = self._update(rows[chosen], windows)
+            loss_sum += loss * training.objective.count_units(table.targets[rows[chosen]])
             on_update(self._step, training.max_steps)
-        return loss_sum / len(rows)
+        return loss_sum / training.objective.count_units(table.targets[rows])
 
-    def _update(self, sequences: Ids, targets: Targets) -> float:
-        """Make one update; return the mean loss of its rows."""
+    def _update(self, rows: Rows, windows: int) -> float:
+        """Make one update; return the mean loss. ``windows`` decides what is read of long texts."""
         training, config = self._training, self._training.config
         factor = linear_warmup_decay(
             self._step,
@@ -208,7 +209,7 @@ class _Updater:
             max_steps=training.max_steps,
         )
         set_rates(self._optimizer, training.learning_rate * factor)
-        batches = self._micro_batches(sequences, targets)
+        batches = self._micro_batches(rows, windows)
         seed_dropout(training.seed, self._step)
         loss = self._add_gradients(batches)
         if config.adversarial_epsilon > 0:
@@ -222,42 +223,44 @@ class _Updater:
         self._step += 1
         return loss
 
-    def _micro_batches(self, sequences: Ids, targets: Targets) -> list[tuple[FlatTokens, Targets]]:
+    def _micro_batches(self, rows: Rows, windows: int) -> list[tuple[Any, Targets]]:
         """Split the rows of an update into batches of one forward pass each."""
         training, config = self._training, self._training.config
+        table = training.train.table
         key = derive(training.seed, "fine-tuning masks", self._step)
-        size = config.micro_batch_size or len(sequences)
+        size = config.micro_batch_size or len(rows)
         batches = []
-        for first in range(0, len(sequences), size):
+        for first in range(0, len(rows), size):
 
-            def hide(ids: Ids, rows: Ids, first: int = first) -> Ids:
+            def hide(ids: Ids, places: Ids, first: int = first) -> Ids:
                 # Numbered in the whole update, so that masks do not depend on the split.
                 return hide_tokens(
                     ids,
-                    first + rows,
+                    first + places,
                     tokenizer=training.tokenizer,
                     probability=config.mask_probability,
                     key=key,
                 )
 
-            chosen = slice(first, first + size)
-            tokens = training.train.table.texts.batch(
-                sequences[chosen],
+            chosen = rows[first : first + size]
+            batch = table.texts.draw_batch(
+                chosen,
+                windows,
                 training.placement.device,
                 hide if config.mask_probability > 0 else None,
             )
-            batches.append((tokens, targets[chosen]))
+            batches.append((batch, table.targets[chosen]))
         return batches
 
-    def _add_gradients(self, batches: Sequence[tuple[FlatTokens, Targets]]) -> float:
+    def _add_gradients(self, batches: Sequence[tuple[Any, Targets]]) -> float:
         """Accumulate the gradients of the mean loss; return that loss."""
         training = self._training
-        num_rows = sum(len(targets) for _, targets in batches)
+        counts = [training.objective.count_units(targets) for _, targets in batches]
         total = 0.0
-        for tokens, targets in batches:
+        for (batch, targets), count in zip(batches, counts, strict=True):
             with autocast(*training.placement):
-                loss = training.objective.loss(training.model, tokens, targets)
-            loss = loss * (len(targets) / num_rows)
+                loss = training.objective.loss(training.model, batch, targets)
+            loss = loss * (count / sum(counts))
             value = loss.item()
             if not math.isfinite(value):
                 raise TrainingError(

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from bertpre.artefacts import write_json, write_manifest
-from bertpre.finetuning.labels import OWN_COLUMNS
 from bertpre.finetuning.pictures import draw_curves
 from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.start import Start
-from bertpre.finetuning.tables import LabelledTable
 from bertpre.model.folder import save_model
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.heads import Finetuned
 from bertpre.tokenizer.folder import state_longest_input
 
 
@@ -42,8 +40,10 @@ class ModelWriter:
             "max_seq_length": start.encoder.max_seq_length,
             "pooling": start.pooling,
         }
+        if plan.train.layout:
+            self._facts["layout"] = dict(plan.train.layout)
 
-    def write_model(self, model: BertForSequenceClassification, member: MemberResult) -> None:
+    def write_model(self, model: Finetuned, member: MemberResult) -> None:
         """Write a trained model; if it is one of several, also its scores and manifest."""
         is_single = len(self._plan.members) == 1
         folder = self._folder if is_single else self._folder / member.name
@@ -57,25 +57,24 @@ class ModelWriter:
         if not is_single:
             write_json(folder / "metrics.json", member.scores)
             facts = {**self._facts, **_member_facts(member), "seed": member.seed}
-            write_manifest(folder, "model", facts | member.task.chosen_facts())
+            write_manifest(folder, "model", facts | member.task.own_facts())
 
     def finish(self, result: FinetuneResult) -> None:
         """Write scores, predictions, plots and the manifest."""
         write_json(self._folder / "metrics.json", _metrics(result))
         tables = self._plan.scored_tables()
         for part, table in tables.items():
-            _write_predictions(self._folder / f"{part}_predictions.tsv", table, result, part)
+            result.task.write_predictions(self._folder, part, table, result.outputs[part])
         histories = {member.name: member.history for member in result.members}
         draw_curves(self._folder / "curves.png", histories, metric=self._plan.metric)
         _write_classes(self._folder / "classes.tsv", result)
-        targets = result.task.targets(tables["dev"].labels)
-        result.task.draw_mistakes(self._folder, result.outputs["dev"], targets, result.dev)
+        result.task.draw_mistakes(self._folder, tables["dev"], result.outputs["dev"], result.dev)
         facts = dict(self._facts)
         if len(result.members) == 1:
             facts |= _member_facts(result.members[0])
         else:
             facts["members"] = [member.name for member in result.members]
-        write_manifest(self._folder, "model", facts | result.task.chosen_facts())
+        write_manifest(self._folder, "model", facts | result.task.own_facts())
 
 
 def _member_facts(member: MemberResult) -> dict[str, Any]:
@@ -107,20 +106,11 @@ def _metrics(result: FinetuneResult) -> dict[str, Any]:
     return metrics
 
 
-def _write_predictions(path: Path, table: LabelledTable, result: FinetuneResult, part: str) -> None:
-    # The first columns are those of `predict`; the true label and the line come last.
-    lines = result.task.prediction_lines(result.outputs[part])
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join([*result.task.prediction_columns(), *OWN_COLUMNS[1:]]) + "\n")
-        for shown, label, line in zip(lines, table.labels, table.lines, strict=True):
-            file.write(f"{shown}\t{label}\t{line}\n")
-
-
 def _write_classes(path: Path, result: FinetuneResult) -> None:
     if not any(result.class_rows.values()):
         return
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("part\tclass\tprecision\trecall\tf1\trows\n")
+        file.write(f"part\tclass\tprecision\trecall\tf1\t{result.task.class_unit}\n")
         for part, rows in result.class_rows.items():
             for row in rows:
                 shares = f"{row.precision:.4f}\t{row.recall:.4f}\t{row.f1:.4f}"

@@ -20,8 +20,10 @@ from bertpre.finetuning.labels import (
     unknown_names,
     warn_of_look_alikes,
 )
+from bertpre.finetuning.outputs import ClassRow, Objective, Outputs, Scores, Targets
 from bertpre.finetuning.scores import SMALLEST_PROBABILITY, f1_scores, score_each_class
-from bertpre.finetuning.task import ClassRow, Objective, Outputs, Rows, Scores, Targets, Task
+from bertpre.finetuning.tables import LabelledTable, Rows
+from bertpre.finetuning.text_task import TextTask
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +34,7 @@ _FEWEST_FOR_OWN_THRESHOLD = 20  # rows with a name; a threshold chosen on fewer 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MultiLabel(Task):
+class MultiLabel(TextTask):
     """Any number of names per row. Outputs: probabilities; targets: 0 or 1; both (rows, C).
 
     Args:
@@ -46,13 +48,19 @@ class MultiLabel(Task):
     thresholds: tuple[float, ...] | None = None
 
     name: ClassVar[str] = "multi-label"
-    metrics: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "accuracy", "loss")
-    columns: ClassVar[Mapping[str, str]] = {
-        "micro_f1": "micro-F1",
-        "macro_f1": "macro-F1",
-        "accuracy": "exact match",
-    }
     problem_type: ClassVar[str] = "multi_label_classification"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("micro_f1", "macro_f1", "accuracy", "loss")
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        return {
+            "micro_f1": "micro-F1",
+            "macro_f1": "macro-F1",
+            "accuracy": "exact match",
+        }
 
     @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
@@ -79,20 +87,20 @@ class MultiLabel(Task):
         return None
 
     @classmethod
-    def learn(cls, cells: Sequence[str], *, config: Finetune, table: str) -> Self:
+    def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
         """Collect the names.
 
         Raises:
             CorpusError: there are none.
         """
-        separator = config.label_separator
+        separator, cells = config.label_separator, table.labels
         names = sort_labels(name for cell in cells for name in split_names(cell, separator))
         if not names:
             raise CorpusError(
-                f"{table}: none of the {len(cells):,} rows has a label",
+                f"{table.name}: none of the {len(cells):,} rows has a label",
                 "choose the right column with --label-column",
             )
-        warn_of_look_alikes(names, table)
+        warn_of_look_alikes(names, table.name)
         return cls(names=names, separator=separator)
 
     @classmethod
@@ -153,7 +161,7 @@ class MultiLabel(Task):
         """Choose the best thresholds for these rows."""
         return dataclasses.replace(self, thresholds=tuple(choose_thresholds(outputs, targets)))
 
-    def chosen_facts(self) -> dict[str, Any]:
+    def own_facts(self) -> dict[str, Any]:
         return {} if self.thresholds is None else {"thresholds": list(self.thresholds)}
 
     def together(self, others: Sequence[Self]) -> Self:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,9 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive, permute
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.labels import name_some
-from bertpre.finetuning.tables import LabelledTable, read_table, read_train_table
-from bertpre.finetuning.task import Rows, Task
+from bertpre.finetuning.reading import read_table, read_train_table
+from bertpre.finetuning.tables import LabelledTable, Rows
+from bertpre.finetuning.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Plan:
 
     Args:
         task: the task of the labels.
+        config: the options, settled for the task.
         reason: why it is this task, for display.
         train: the whole training table.
         dev: the table that chooses the epoch, if given.
@@ -54,6 +56,7 @@ class Plan:
     """
 
     task: Task
+    config: Finetune
     reason: str
     train: LabelledTable
     dev: LabelledTable | None
@@ -123,11 +126,15 @@ def read_plan(
             "name its column with --pair-column, or pass --pooling mean",
         )
     table, task, reason = read_train_table(train, config)
-    _refuse_unused(task, config)
+    config = task.settle(config)
+    given: tuple[tuple[Literal["dev", "test"], str | Path | None], ...]
+    given = (("dev", dev), ("test", test))
     metric = _pick_metric(task, config)
     parts = {
-        part: None if path is None else read_table(path, config, task, train_name=table.name)
-        for part, path in (("dev", dev), ("test", test))
+        part: None
+        if path is None
+        else read_table(path, config, task, part=part, train_name=table.name)
+        for part, path in given
     }
     seeds = range(seed, seed + config.seeds)
     every = np.arange(len(table))
@@ -141,6 +148,7 @@ def read_plan(
         members = [Member(f"seed-{number}", number, *split) for number in seeds]
     return Plan(
         task=task,
+        config=config,
         reason=reason,
         train=table,
         dev=parts["dev"],
@@ -191,13 +199,6 @@ def _check_split(table: LabelledTable, task: Task, num_held_out: int) -> None:
             len(single),
             name_some([repr(name) for name in single]),
         )
-
-
-def _refuse_unused(task: Task, config: Finetune) -> None:
-    for name, idle in task.unused_options.items():
-        if getattr(config, name) != idle:
-            reason, way_out = task.unused_reason
-            raise ConfigError(f"{name}: {reason}", way_out)
 
 
 def _pick_metric(task: Task, config: Finetune) -> str:

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from bertpre.data.random64 import hash64, uniform
 from bertpre.finetuning.batches import Ids
 from bertpre.model.bert import EncoderLayer
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.heads import Finetuned
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 
 def build_layered_optimizer(
-    model: BertForSequenceClassification, *, layer_decay: float, weight_decay: float
+    model: Finetuned, *, layer_decay: float, weight_decay: float
 ) -> torch.optim.AdamW:
     """Build AdamW with bias correction and lower learning rates for lower layers.
 

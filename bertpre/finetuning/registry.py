@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertpre.config.schema import Finetune
 from bertpre.errors import DataFormatError
 from bertpre.finetuning.task import Task
 
 # In the order in which ``--task auto`` tries them.
 TASKS: Mapping[str, str] = {
+    # tagging
     "regression": "bertpre.finetuning.regression:Regression",
     "multi-label": "bertpre.finetuning.multi_label:MultiLabel",
     "classification": "bertpre.finetuning.classification:Classification",
@@ -24,6 +26,20 @@ def task_class(name: str) -> type[Task]:
     module, _, attribute = TASKS[name].partition(":")
     found: type[Task] = getattr(importlib.import_module(module), attribute)
     return found
+
+
+def find_task_by_file(path: str | Path, config: Finetune) -> tuple[type[Task], str] | None:
+    """Infer the task from the form of a training file, if that shows it.
+
+    Returns:
+        The task, and the reason for display; None if the labels must be read.
+    """
+    for name in TASKS:
+        task = task_class(name)
+        reason = task.claims_file(Path(path), config)
+        if reason is not None:
+            return task, reason
+    return None
 
 
 def find_task(cells: Sequence[str], *, separator: str) -> tuple[type[Task], str]:

@@ -13,7 +13,9 @@ from bertpre.config.schema import Finetune
 from bertpre.corpus.tables import ListCell
 from bertpre.errors import CorpusError, shorten
 from bertpre.finetuning.labels import count_rows, is_real, name_some_quoted
-from bertpre.finetuning.task import Objective, Outputs, Rows, Scores, Targets, Task
+from bertpre.finetuning.outputs import Objective, Outputs, Scores, Targets
+from bertpre.finetuning.tables import LabelledTable, Rows
+from bertpre.finetuning.text_task import TextTask
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +29,7 @@ _LARGEST = 1e18  # squares of larger numbers overflow in single precision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Regression(Task):
+class Regression(TextTask):
     """One number per row. Outputs and targets are (rows, 1).
 
     Args:
@@ -35,14 +37,8 @@ class Regression(Task):
     """
 
     name: ClassVar[str] = "regression"
-    metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson", "loss")
-    columns: ClassVar[Mapping[str, str]] = {
-        "spearman": "Spearman",
-        "pearson": "Pearson",
-        "rmse": "RMSE",
-    }
     baseline_names: ClassVar[Mapping[str, str]] = {
-        **Task.baseline_names,
+        **TextTask.baseline_names,
         "majority": "mean label",
     }
     unused_options: ClassVar[Mapping[str, object]] = {
@@ -57,6 +53,18 @@ class Regression(Task):
     )
     fault_hint: ClassVar[str] = "or pass --task classification if the labels are class names"
     problem_type: ClassVar[str] = "regression"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("spearman", "pearson", "loss")
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        return {
+            "spearman": "Spearman",
+            "pearson": "Pearson",
+            "rmse": "RMSE",
+        }
 
     @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
@@ -84,15 +92,17 @@ class Regression(Task):
         return None
 
     @classmethod
-    def learn(cls, cells: Sequence[str], *, config: Finetune, table: str) -> Self:
+    def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
         """Name the number after its column.
 
         Raises:
             CorpusError: all numbers are equal.
         """
+        cells = table.labels
         if len({float(cell) for cell in cells}) < 2:
             raise CorpusError(
-                f"{table}: {count_rows(cells)} the value {cells[0]}; expected different values",
+                f"{table.name}: {count_rows(cells)} the value {cells[0]}; "
+                "expected different values",
                 "choose the right column with --label-column",
             )
         column = config.label_column
@@ -149,12 +159,12 @@ class Regression(Task):
         yield from (f"{value:.6g}" for value in outputs[:, 0])
 
     def draw_mistakes(
-        self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
+        self, folder: Path, table: LabelledTable, outputs: Outputs, scores: Scores
     ) -> None:
         from bertpre.finetuning.pictures import draw_numbers
 
         title = f"dev rows: Spearman {scores['spearman']:.3f}, Pearson {scores['pearson']:.3f}"
-        true = targets[:, 0].astype(np.float64)
+        true = self.targets(table.labels)[:, 0].astype(np.float64)
         draw_numbers(folder / "predicted_numbers.png", outputs[:, 0], true, title=title)
 
     def describe(self) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertpre.finetuning.task import ClassRow, Outputs, Scores, Task
+from bertpre.finetuning.outputs import ClassRow, Outputs, Scores
+from bertpre.finetuning.task import Task
 
 
 class Progress(NamedTuple):

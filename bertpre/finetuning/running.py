@@ -11,9 +11,9 @@ import torch
 from bertpre.artefacts import check_files, read_manifest
 from bertpre.finetuning.batches import EncodedTexts, Encoder, batches_by_length
 from bertpre.finetuning.registry import task_of
-from bertpre.finetuning.task import Rows
+from bertpre.finetuning.tables import Rows
 from bertpre.model.folder import read_model_config
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.heads import Finetuned
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import (
@@ -47,7 +47,7 @@ def place_inference(device: DeviceName, precision: PrecisionName) -> Placement:
 class Run(NamedTuple):
     """A model, on the device of its `Placement`, and rows encoded for it."""
 
-    model: BertForSequenceClassification
+    model: Finetuned
     texts: EncodedTexts
 
 
@@ -85,7 +85,7 @@ def run_model(
 class FinetunedModel:
     """A fine-tuned model on its device, and the encoder that turns texts into its tokens."""
 
-    model: BertForSequenceClassification
+    model: Finetuned
     encoder: Encoder
 
 

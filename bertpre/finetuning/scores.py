@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.finetuning.task import ClassRow, Targets
+from bertpre.finetuning.outputs import ClassRow, Targets
 
 SMALLEST_PROBABILITY = 1e-12  # stands for a probability of 0 in a loss
 

@@ -21,7 +21,7 @@ from bertpre.finetuning.running import Placement, place_inference
 from bertpre.finetuning.task import Task
 from bertpre.model.bert import initialize
 from bertpre.model.folder import ModelFolder, read_model_config
-from bertpre.model.heads import BertForSequenceClassification, Pooling
+from bertpre.model.heads import Finetuned, Pooling
 from bertpre.model.names import has_trained_pooler, is_classifier, is_pooler
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
@@ -48,7 +48,7 @@ class Start:
         weights: those that are used, by their names in the folder; none from scratch.
         unused: names of weights that belong to another task or are untrained.
         encoder: turns texts into tokens.
-        pooling: what the head sees.
+        pooling: what the head sees; None if it sees every token.
         fingerprint: of the checkpoint's files.
     """
 
@@ -58,7 +58,7 @@ class Start:
     weights: Mapping[str, torch.Tensor]
     unused: tuple[str, ...]
     encoder: Encoder
-    pooling: Pooling
+    pooling: Pooling | None
     fingerprint: str
 
     def resolve(self, config: Finetune, plan: Plan) -> Finetune:
@@ -71,13 +71,11 @@ class Start:
             learning_rate=config.learning_rate or default_learning_rate(self.shape.hidden_size),
             num_epochs=config.num_epochs or default_num_epochs(num_rows, config.batch_size),
             max_seq_length=self.encoder.max_seq_length,
-            pooling=self.pooling,
+            pooling=self.pooling or config.pooling,
         )
         return resolved
 
-    def build(
-        self, task: Task, *, seed: int, level: int = logging.INFO
-    ) -> BertForSequenceClassification:
+    def build(self, task: Task, *, seed: int, level: int = logging.INFO) -> Finetuned:
         """Build a model with a new head, on the CPU.
 
         Args:
@@ -109,12 +107,13 @@ class Start:
         return model
 
 
-def read_start(folder: Path, *, config: Finetune) -> Start:
+def read_start(folder: Path, *, config: Finetune, pools: bool = True) -> Start:
     """Read the checkpoint that fine-tuning starts from.
 
     Args:
         folder: a checkpoint, a fine-tuned model (its head is dropped), or a Hugging Face BERT.
         config: pooling, lengths, dropout, and whether to use the shape only.
+        pools: whether the head sees one vector per text.
 
     Raises:
         CheckpointError: the folder's weights, shape and vocabulary do not match.
@@ -124,7 +123,7 @@ def read_start(folder: Path, *, config: Finetune) -> Start:
     weights = {} if config.from_scratch else read_weights(folder)
     # Another task's head has other classes, or the same in another order.
     unused = [name for name in weights if is_classifier(name)]
-    pooling = _pick_pooling(config, facts, weights)
+    pooling = _pick_pooling(config, facts, weights) if pools else None
     pooler = [name for name in weights if is_pooler(name)]
     if pooling == "cls" and not config.from_scratch and not has_trained_pooler(weights):
         log.warning(

@@ -24,6 +24,8 @@ _PLAIN = {
     "adversarial_epsilon": 0.0,
     "ema_decay": 0.0,
     "early_stopping": None,
+    "crf": False,
+    "constrained": True,
 }
 
 
@@ -52,7 +54,7 @@ def summarize(
         **{f"{part} texts also in training": shown for part, shown in repeated.items() if shown},
         "max_seq_length": config.max_seq_length,
         **_reading(config, list(encoded.values())),
-        "pooling": config.pooling,
+        **({"pooling": config.pooling} if plan.task.pools else {}),
         "weights": "random" if config.from_scratch else "the checkpoint's",
         "learning rate": f"{config.learning_rate:.3g}",
         "epochs": f"{config.num_epochs}, keeping the best by dev {plan.metric}",

@@ -1,90 +1,57 @@
 """The interface of a fine-tuning task.
 
-Everything that depends on the kind of label is in one file per task: label cells and their faults,
-model, loss, outputs, scores, baselines, prediction columns, plots and descriptions. Task files
-import torch only inside functions, so that bad tables are reported before torch is imported.
+Everything that depends on the kind of label is in one file per task: files and their faults, model,
+loss, outputs, scores, baselines, predictions, plots and descriptions. Task files import torch only
+inside functions, so that bad tables are reported before torch is imported.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from bertpre.finetuning.labels import probability_columns
+from bertpre.errors import ConfigError
+from bertpre.finetuning.outputs import Baseline, ClassRow, Objective, Outputs, Scores, Targets
+from bertpre.finetuning.tables import Fault, InputRow, LabelledTable, Rows, read_labelled
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
 
     from bertpre.config.schema import Finetune, Model
+    from bertpre.finetuning.batches import EncodedTexts, Encoder
     from bertpre.finetuning.running import Placement, Run
-    from bertpre.model.flat import FlatTokens
-    from bertpre.model.heads import BertForSequenceClassification, Pooling
-
-Outputs = npt.NDArray[Any]
-"""Model outputs for some rows, (rows, ...); only the task looks inside."""
-
-Targets = npt.NDArray[Any]
-"""Training targets of some rows, (rows, ...); only the task looks inside."""
-
-Rows = npt.NDArray[np.int64]
-
-Scores = dict[str, float]
-"""Scores by name, ``loss`` among them."""
+    from bertpre.model.heads import Finetuned, Pooling
 
 
-class ClassRow(NamedTuple):
-    """The scores of one class.
+class PredictionFile(ABC):
+    """Reads the rows to predict, and writes their predictions."""
 
-    Attributes:
-        name: the class.
-        precision: share of the rows predicted as this class that have it.
-        recall: share of the rows with this class that are predicted as it.
-        f1: the harmonic mean of both.
-        rows: number of rows with this class.
-    """
-
-    name: str
-    precision: float
-    recall: float
-    f1: float
-    rows: int
-
-
-class Objective(ABC):
-    """The loss of one training run; its weights or scale come from the training rows."""
-
-    def loss(
-        self, model: "BertForSequenceClassification", tokens: "FlatTokens", targets: Targets
-    ) -> "Tensor":
-        """Run the model and return the mean loss over some rows, a 0-dimensional fp32 tensor."""
-        import torch
-
-        logits = model(tokens)
-        return self.of_logits(logits, torch.from_numpy(targets).to(logits.device))
+    def header(self) -> str:
+        """Return what comes before the first prediction."""
+        return ""
 
     @abstractmethod
-    def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of logits (B, C), of any precision."""
+    def rows(self) -> Iterator[InputRow]:
+        """Yield the rows.
 
-    def in_units(self, outputs: Outputs) -> Outputs:
-        """Convert the outputs of a model in training to the unit of the labels."""
-        return outputs
+        Raises:
+            CorpusError: the file cannot be read, or has bad rows that are not to be skipped.
+        """
 
-    def finish(self, head: "nn.Linear") -> None:
-        """Fold the unit of the labels into a trained head."""
-        return
+    @abstractmethod
+    def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
+        """Yield the text of each row's prediction.
+
+        Args:
+            rows: some rows.
+            outputs: of those that have cells; None if none has.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task(ABC):
     """What the outputs of a fine-tuned model mean, and all that follows from it.
-
-    The methods that are not abstract suit models with a linear head and C outputs per text.
 
     Args:
         names: the name of each output, in order.
@@ -94,44 +61,65 @@ class Task(ABC):
 
     # As in the schema and in manifests.
     name: ClassVar[str]
-    # Dev scores that may choose the epoch; the first is the default.
-    metrics: ClassVar[tuple[str, ...]]
-    # Scores in a table of results, with their column titles.
-    columns: ClassVar[Mapping[str, str]]
     # Display names of the baselines.
-    baseline_names: ClassVar[Mapping[str, str]] = {
-        "majority": "most common label",
-        "tfidf_linear": "TF-IDF + linear",
-    }
+    baseline_names: ClassVar[Mapping[str, str]]
     # Options without effect here, with their default values; the reason and the hint.
     unused_options: ClassVar[Mapping[str, object]] = {}
     unused_reason: ClassVar[tuple[str, str]] = ("", "")
     # Added to the hint about bad label cells.
     fault_hint: ClassVar[str] = ""
-    # The task's name in config.json, from the transformers library.
-    problem_type: ClassVar[str]
+    # Whether the head sees one vector per text.
+    pools: ClassVar[bool] = True
+    # Whether a test table may have labels that training lacks.
+    scores_unknown_labels: ClassVar[bool] = False
+    # What `ClassRow.rows` counts.
+    class_unit: ClassVar[str] = "rows"
 
-    # Labels
+    @property
+    @abstractmethod
+    def metrics(self) -> tuple[str, ...]:
+        """Dev scores that may choose the epoch; the first is the default."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Mapping[str, str]:
+        """Scores in a table of results, with their column titles."""
+
+    # Files and labels
 
     @classmethod
-    @abstractmethod
+    def claims_file(cls, path: Path, config: "Finetune") -> str | None:
+        """Return why a file is of this task, whatever its labels, or None."""
+        return None
+
+    @classmethod
     def claims(cls, cells: Sequence[str], *, separator: str) -> str | None:
         """Return why these cells look like labels of this task, or None if they do not."""
+        return None
+
+    @classmethod
+    def read(cls, path: str | Path, config: "Finetune") -> tuple[LabelledTable, list[Fault]]:
+        """Read a labelled file; return its rows, and the faults of those that cannot be read.
+
+        Raises:
+            ConfigError: options contradict each other.
+            CorpusError: the file cannot be read, or has no rows.
+        """
+        return read_labelled(path, config)
+
+    @classmethod
+    def row_faults(cls, table: LabelledTable, row: int, config: "Finetune") -> list[str]:
+        """Return what is wrong with a row that can be read."""
+        return []
 
     @classmethod
     @abstractmethod
-    def cell_fault(cls, cell: str, *, separator: str) -> str | None:
-        """Return what is wrong with a label cell, or None."""
-
-    @classmethod
-    @abstractmethod
-    def learn(cls, cells: Sequence[str], *, config: "Finetune", table: str) -> Self:
-        """Learn the names of the outputs from the labels of a training table.
+    def learn(cls, table: LabelledTable, *, config: "Finetune") -> Self:
+        """Learn the names of the outputs from a training table.
 
         Args:
-            cells: labels without faults.
+            table: its rows have no faults.
             config: label column and separator.
-            table: the file, for messages.
 
         Raises:
             CorpusError: the labels do not differ.
@@ -143,43 +131,65 @@ class Task(ABC):
         return cls(names=tuple(manifest["classes"]))
 
     @abstractmethod
-    def unknown(self, cells: Sequence[str]) -> list[list[str]]:
-        """Return the names in each cell for which the model has no output."""
+    def unknown(self, cells: Sequence[Any]) -> list[list[str]]:
+        """Return the labels in each cell that the model cannot predict."""
+
+    def known_labels(self) -> tuple[str, ...]:
+        """Return the labels that it can predict, for messages."""
+        return self.names
 
     @abstractmethod
-    def targets(self, cells: Sequence[str]) -> Targets:
+    def targets(self, cells: Sequence[Any]) -> Targets:
         """Convert cells without faults to training targets."""
 
     @abstractmethod
-    def strata(self, cells: Sequence[str]) -> Rows:
+    def strata(self, cells: Sequence[Any]) -> Rows:
         """Return a group for each row, (rows,) int64; every split gets its share of each."""
 
-    def rare_labels(self, cells: Sequence[str], *, fewest: int) -> tuple[str, ...]:
+    def rare_labels(self, cells: Sequence[Any], *, fewest: int) -> tuple[str, ...]:
         """Return the labels with fewer than ``fewest`` rows, which a split may lack."""
         return ()
 
-    def count_labels(self, cells: Sequence[str]) -> dict[str, int]:
+    def count_labels(self, cells: Sequence[Any]) -> dict[str, int]:
         """Count the rows of each label; empty if labels have no names."""
         return {}
 
     # Model and learning
 
-    def build_model(
-        self, shape: "Model", *, vocab_size: int, pooling: "Pooling"
-    ) -> "BertForSequenceClassification":
-        """Build the encoder and its head, uninitialized."""
-        from bertpre.model.heads import BertForSequenceClassification
+    def settle(self, config: "Finetune") -> "Finetune":
+        """Check the options against the labels, and set those that the task decides.
 
-        return BertForSequenceClassification(
-            shape, vocab_size=vocab_size, num_labels=len(self.names), pooling=pooling
-        )
+        Raises:
+            ConfigError: an option has no effect here.
+        """
+        for name, idle in self.unused_options.items():
+            if getattr(config, name) != idle:
+                reason, way_out = self.unused_reason
+                raise ConfigError(f"{name}: {reason}", way_out)
+        return config
+
+    @abstractmethod
+    def encode(
+        self,
+        encoder: "Encoder",
+        texts: Iterable[Any],
+        pairs: Iterable[str] | None = None,
+        *,
+        on_rows: Callable[[int], None] = lambda rows: None,
+    ) -> "EncodedTexts":
+        """Encode rows; ``on_rows`` is called with the number of rows done."""
+
+    @abstractmethod
+    def build_model(
+        self, shape: "Model", *, vocab_size: int, pooling: "Pooling | None"
+    ) -> "Finetuned":
+        """Build the encoder and its head, uninitialized."""
 
     def config_entries(self) -> dict[str, Any]:
         """Return the entries of config.json that describe the outputs to other libraries."""
         return {
             "id2label": {str(number): name for number, name in enumerate(self.names)},
             "label2id": {name: number for number, name in enumerate(self.names)},
-            "problem_type": self.problem_type,
         }
 
     @abstractmethod
@@ -197,31 +207,32 @@ class Task(ABC):
     # Outputs
 
     @abstractmethod
-    def read_logits(self, logits: npt.NDArray[np.float32]) -> Outputs:
-        """Convert a finished model's logits (rows, C) to outputs, in double precision."""
-
     def predict(
         self, runs: Sequence["Run"], rows: Rows | None = None, *, placement: "Placement"
     ) -> Outputs:
-        """Predict rows with one model, or with several by the mean of their outputs.
+        """Predict rows with one model, or with several together.
 
         Args:
             runs: each model with its own encoding of the rows.
             rows: which rows; default: all.
             placement: where the models are.
         """
-        from bertpre.finetuning.running import run_model
-
-        outputs = [self.read_logits(run_model(run, rows, placement=placement)) for run in runs]
-        return np.asarray(np.mean(outputs, axis=0))
 
     def calibrated(self, outputs: Outputs, targets: Targets) -> Self:
         """Choose what turns outputs into decisions, such as thresholds, on the dev rows."""
         return self
 
-    def chosen_facts(self) -> dict[str, Any]:
-        """Return what `calibrated` chose, for a manifest."""
+    def own_facts(self) -> dict[str, Any]:
+        """Return what `from_manifest` needs besides the names, for a manifest."""
         return {}
+
+    def for_prediction(self, config: "Finetune") -> Self:
+        """Return the task with the options of prediction.
+
+        Raises:
+            ConfigError: an option has no effect here.
+        """
+        return self
 
     def together(self, others: Sequence[Self]) -> Self:
         """Return the task of several models of the same labels, averaging what each one chose."""
@@ -239,30 +250,35 @@ class Task(ABC):
         """Score each class separately, if there are classes."""
         return []
 
-    # Baselines
+    @abstractmethod
+    def baselines(self, train: LabelledTable, config: "Finetune") -> dict[str, Baseline]:
+        """Return the baselines to score beside the model, by the names of `baseline_names`."""
+
+    # Predictions and display
 
     @abstractmethod
-    def commonest(self, cells: Sequence[str]) -> Outputs:
-        """Return the outputs, (C,), that predict the most common training label."""
+    def open(
+        self, path: Path, config: "Finetune", *, layout: Mapping[str, Any], way_out: str
+    ) -> PredictionFile:
+        """Open a file to predict.
+
+        Args:
+            path: the file, or `STDIN`.
+            config: how to read it, and whether to skip bad rows.
+            layout: that of the training table.
+            way_out: another way to deal with bad rows, for the hint.
+        """
 
     @abstractmethod
-    def fit_linear(self, features: Any, cells: Sequence[str]) -> Callable[[Any], Outputs]:
-        """Fit a linear model to a sparse matrix (rows, terms); return its prediction function."""
-
-    # Display
-
-    def prediction_columns(self) -> list[str]:
-        """Return the header of a prediction table; the names are distinct."""
-        return probability_columns(self.names)
-
-    @abstractmethod
-    def prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        """Yield a line of that table for each row."""
+    def write_predictions(
+        self, folder: Path, part: str, table: LabelledTable, outputs: Outputs
+    ) -> None:
+        """Write the predictions for a labelled table beside its labels."""
 
     def draw_mistakes(
-        self, folder: Path, outputs: Outputs, targets: Targets, scores: Scores
+        self, folder: Path, table: LabelledTable, outputs: Outputs, scores: Scores
     ) -> None:
-        """Plot the errors on the dev rows, if the task has such a plot."""
+        """Show the errors on the dev rows, if the task has a way to."""
         return
 
     @abstractmethod

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from bertpre.artefacts import whole_file
 from bertpre.config.schema import Embed
 from bertpre.errors import ConfigError
-from bertpre.inference.tables import TableReader, TableReport, check_table_output
+from bertpre.finetuning.tables import read_texts
+from bertpre.inference.tables import TableReader, TableReport, check_table_output, table_path
 from bertpre.training.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
@@ -64,12 +65,14 @@ def embed(
     folder = find_checkpoint(model)
     _check_suffix(output)
     check_table_output(output, table, overwrite=overwrite)
-    reader = TableReader(
-        table,
+    path = table_path(table)
+    rows = read_texts(
+        path,
         config,
         skips_bad_rows=config.on_bad_rows == "skip",
         way_out="or give them a vector of nan with --on-bad-rows skip",
     )
+    reader = TableReader(path, rows)
     # Imports PyTorch.
     from bertpre.finetuning.batches import Encoder
     from bertpre.finetuning.running import place_inference
@@ -93,9 +96,9 @@ def embed(
         for chunk in reader.chunks():
             vectors = np.full((len(chunk), size), np.nan, dtype=np.float32)
             texts = None
-            if readable := [cells for cells in chunk if cells is not None]:
+            if readable := [row.cells for row in chunk if row.cells is not None]:
                 texts = texts_of(*zip(*readable, strict=True))
-                is_readable = [cells is not None for cells in chunk]
+                is_readable = [row.cells is not None for row in chunk]
                 vectors[is_readable] = _compute(encoder, texts, config, placement)
             writer.write(vectors)
             on_rows(reader.count(chunk, texts))

@@ -1,6 +1,6 @@
 """Prediction: a table of texts in, a table of labels and probabilities out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,7 +12,13 @@ from bertpre.errors import ConfigError
 from bertpre.finetuning.labels import name_some
 from bertpre.finetuning.registry import member_folders, task_of
 from bertpre.finetuning.task import Task
-from bertpre.inference.tables import Cells, TableReader, TableReport, check_table_output, open_text
+from bertpre.inference.tables import (
+    TableReader,
+    TableReport,
+    check_table_output,
+    open_text,
+    table_path,
+)
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
@@ -63,37 +69,39 @@ def predict(
     _check_pairs(folders, manifests, config)
     parts = _parts(folders, manifests)
     check_table_output(output, table, overwrite=overwrite)
-    reader = TableReader(
-        table,
+    task = task.for_prediction(config)
+    path = table_path(table)
+    file_form = task.open(
+        path,
         config,
-        skips_bad_rows=config.on_bad_rows == "skip",
+        layout=manifests[0].get("layout", {}),
         way_out="or give them an empty prediction with --on-bad-rows skip",
     )
+    reader = TableReader(path, file_form.rows())
     # Imports PyTorch.
     from bertpre.finetuning.running import load_finetuned, place_inference
 
     placement = place_inference(config.device, config.precision)
     models = [load_finetuned(part, placement.device) for part in parts]
-    columns = task.prediction_columns()
-    empty_line = "\t" * (len(columns) - 1)
     with open_text(output) as file:
-        file.write("\t".join(columns) + "\n")
+        file.write(file_form.header())
         for chunk in reader.chunks():
-            lines: Iterator[str] = iter(())
-            texts = None
-            if readable := [cells for cells in chunk if cells is not None]:
-                runs = _read(models, readable)
+            texts = outputs = None
+            if readable := [row.cells for row in chunk if row.cells is not None]:
+                runs = _encode(task, models, readable)
                 texts = runs[0].texts
-                lines = task.prediction_lines(task.predict(runs, placement=placement))
-            for cells in chunk:
-                file.write((empty_line if cells is None else next(lines)) + "\n")
+                outputs = task.predict(runs, placement=placement)
+            file.writelines(file_form.write(chunk, outputs))
             on_rows(reader.count(chunk, texts))
     return PredictReport(num_models=len(models), **asdict(reader.finish()))
 
 
 def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the options with which the training table was read."""
-    names = ("text_column", "pair_column", "header", "quoting", "encoding")
+    names = (
+        *("text_column", "pair_column", "label_column", "header", "quoting", "encoding"),
+        "constrained",
+    )
     return {name: manifest["options"][name] for name in names if name in manifest["options"]}
 
 
@@ -145,12 +153,14 @@ def _describe(task: Task) -> str:
     return f"{task.name} of {name_some([repr(name) for name in task.names])}"
 
 
-def _read(models: Sequence["FinetunedModel"], rows: Sequence[Cells]) -> list["Run"]:
+def _encode(
+    task: Task, models: Sequence["FinetunedModel"], rows: Sequence[tuple[Any, ...]]
+) -> list["Run"]:
     """Encode rows for each model, once for models with the same encoding."""
     from bertpre.finetuning.running import Run
 
     encoded: dict[object, EncodedTexts] = {}
     for model in models:
         if model.encoder.identity not in encoded:
-            encoded[model.encoder.identity] = model.encoder.texts(*zip(*rows, strict=True))
+            encoded[model.encoder.identity] = task.encode(model.encoder, *zip(*rows, strict=True))
     return [Run(model.model, encoded[model.encoder.identity]) for model in models]

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from bertpre.artefacts import check_output_file, whole_file
-from bertpre.config.reading import TableOptions
 from bertpre.corpus.files import STDIN
-from bertpre.corpus.tables import RowError
 from bertpre.errors import CorpusError
-from bertpre.finetuning.tables import read_texts
+from bertpre.finetuning.tables import InputRow
 
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
@@ -27,8 +25,6 @@ _CHUNK_CHARACTERS = 16_000_000  # so that huge cells do not fill the memory
 _FIRST_ROWS = 1000  # read before anything is loaded, since they show most faults
 
 _COUNTED_BY_TEXTS = ("num_truncated", "num_windowed", "num_empty", "num_unknown", "num_tokens")
-
-Cells = tuple[str, ...]  # the text or the pair of texts of a row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,57 +50,34 @@ class TableReader:
     """Reads the texts of a table in chunks, and counts them.
 
     Args:
-        table: TSV, CSV, JSON lines or parquet, or "-" for standard input.
-        config: how to read it.
-        skips_bad_rows: yield None for rows that cannot be read.
-        way_out: another way to deal with such rows, for the hint.
+        path: the table, for messages.
+        rows: its rows; those that cannot be read have no cells.
 
     Raises:
         CorpusError: the table cannot be read or is empty, or one of the first rows is bad.
     """
 
-    def __init__(
-        self,
-        table: str | Path,
-        config: TableOptions,
-        *,
-        skips_bad_rows: bool = False,
-        way_out: str | None = None,
-    ) -> None:
-        self._path = table_path(table)
-        self._config = config
-        self._skips = skips_bad_rows
-        self._way_out = way_out
+    def __init__(self, path: Path, rows: Iterator[InputRow]) -> None:
         self._counts = dict.fromkeys(("num_rows", "num_skipped", *_COUNTED_BY_TEXTS), 0)
-        rows = self._rows()
         first = list(itertools.islice(rows, _FIRST_ROWS))
         if not first:
-            raise CorpusError(f"{self._path}: has no rows; expected at least one with a text")
+            raise CorpusError(f"{path}: has no rows; expected at least one with a text")
         self._remaining = itertools.chain(first, rows)
 
-    def _rows(self) -> Iterator[Cells | None]:
-        bad: list[RowError] = []
-        on_bad = bad.append if self._skips else None
-        for row in read_texts(self._path, self._config, on_bad=on_bad, way_out=self._way_out):
-            yield from (None for _ in bad)
-            bad.clear()
-            yield row.cells
-        yield from (None for _ in bad)
-
-    def chunks(self) -> Iterator[list[Cells | None]]:
+    def chunks(self) -> Iterator[list[InputRow]]:
         """Yield a few thousand rows at a time, fewer if their texts are huge."""
-        chunk: list[Cells | None] = []
+        chunk: list[InputRow] = []
         characters = 0
-        for cells in self._remaining:
-            chunk.append(cells)
-            characters += sum(map(len, cells or ()))
+        for row in self._remaining:
+            chunk.append(row)
+            characters += sum(map(len, row.cells or ()))
             if len(chunk) >= _CHUNK_ROWS or characters >= _CHUNK_CHARACTERS:
                 yield chunk
                 chunk, characters = [], 0
         if chunk:
             yield chunk
 
-    def count(self, chunk: Sequence[Cells | None], texts: "EncodedTexts | None") -> int:
+    def count(self, chunk: Sequence[InputRow], texts: "EncodedTexts | None") -> int:
         """Count a finished chunk; return the rows done so far.
 
         Args:
@@ -112,7 +85,7 @@ class TableReader:
             texts: its readable rows, encoded; None if there are none.
         """
         self._counts["num_rows"] += len(chunk)
-        self._counts["num_skipped"] += sum(cells is None for cells in chunk)
+        self._counts["num_skipped"] += sum(row.cells is None for row in chunk)
         for name in () if texts is None else _COUNTED_BY_TEXTS:
             self._counts[name] += getattr(texts, name)
         return self._counts["num_rows"]

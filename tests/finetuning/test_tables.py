@@ -11,7 +11,8 @@ from bertpre.corpus.files import STDIN
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.classification import Classification
 from bertpre.finetuning.multi_label import split_names
-from bertpre.finetuning.tables import read_table, read_texts, read_train_table
+from bertpre.finetuning.reading import read_table, read_train_table
+from bertpre.finetuning.tables import read_texts
 
 CONFIG = Finetune()
 SKIP = Finetune(on_bad_rows="skip")
@@ -301,7 +302,7 @@ def test_labels_that_training_lacks_are_named_with_their_rows(tmp_path):
     task = Classification(names=("0", "1"))
 
     with pytest.raises(CorpusError) as caught:
-        read_table(other, CONFIG, task, train_name="train.tsv")
+        read_table(other, CONFIG, task, part="dev", train_name="train.tsv")
 
     assert caught.value.message == (
         f"{other}: labels that train.tsv does not have: '1.0', '2' on 3 lines: 3, 4, 5; "
@@ -314,7 +315,7 @@ def test_labels_that_training_lacks_are_left_out_on_request(tmp_path, caplog):
     other = write(tmp_path, "other.tsv", "a\t0", "b\t2", "\t1", "d\t1")
     task = Classification(names=("0", "1"))
 
-    table = read_table(other, SKIP, task, train_name="train.tsv")
+    table = read_table(other, SKIP, task, part="dev", train_name="train.tsv")
 
     assert (table.texts, table.num_skipped) == (("a", "d"), 2)
     assert "labels that train.tsv does not have: '2' on line 3: skipped" in caplog.text

@@ -11,11 +11,14 @@ from bertpre.finetuning.labels import sort_labels
 from bertpre.finetuning.multi_label import MultiLabel
 from bertpre.finetuning.registry import TASKS, find_task, member_folders, task_class, task_of
 from bertpre.finetuning.regression import Regression
+from bertpre.finetuning.tables import LabelledTable
 
 
 def make(*cells, kind="classification"):
     config = Finetune(task=kind, label_column="score")
-    return task_class(kind).learn(cells, config=config, table="t.tsv")
+    lines = tuple(range(2, 2 + len(cells)))
+    table = LabelledTable(name="t.tsv", texts=cells, labels=cells, lines=lines)
+    return task_class(kind).learn(table, config=config)
 
 
 def find_kind(cells, *, separator):

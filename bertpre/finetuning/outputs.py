@@ -1,0 +1,86 @@
+"""What goes into and comes out of models: targets, outputs, the loss and scores."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bertpre.finetuning.tables import LabelledTable
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bertpre.model.heads import Finetuned
+
+Outputs = npt.NDArray[Any]
+"""Model outputs for some rows, (rows, ...); only the task looks inside."""
+
+Targets = npt.NDArray[Any]
+"""Training targets of some rows, (rows, ...); only the task looks inside."""
+
+Scores = dict[str, float]
+"""Scores by name, ``loss`` among them."""
+
+# Takes the training rows and other tables; returns the outputs for each of these tables.
+Baseline = Callable[[LabelledTable, Sequence[LabelledTable]], list[Outputs]]
+
+
+class ClassRow(NamedTuple):
+    """The scores of one class.
+
+    Attributes:
+        name: the class.
+        precision: share of the rows predicted as this class that have it.
+        recall: share of the rows with this class that are predicted as it.
+        f1: the harmonic mean of both.
+        rows: number of rows with this class; for labels on tokens, of entities or tokens.
+    """
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    rows: int
+
+
+class Objective(ABC):
+    """The loss of one training run; its weights or scale come from the training rows."""
+
+    def loss(self, model: "Finetuned", batch: Any, targets: Targets) -> "Tensor":
+        """Run the model and return the mean loss over its units, a 0-dimensional fp32 tensor.
+
+        Args:
+            model: the model in training.
+            batch: from `bertpre.finetuning.batches.EncodedTexts.draw_batch`.
+            targets: of its rows.
+        """
+        import torch
+
+        logits = model(batch)
+        return self.of_logits(logits, torch.from_numpy(targets).to(logits.device))
+
+    @abstractmethod
+    def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
+        """Return the mean loss of logits (B, C), of any precision."""
+
+    def count_units(self, targets: Targets) -> int:
+        """Return the number of units whose mean the loss is: rows, or tokens with a label."""
+        return len(targets)
+
+    def in_units(self, outputs: Outputs) -> Outputs:
+        """Convert the outputs of a model in training to the unit of the labels."""
+        return outputs
+
+    def finish(self, head: "nn.Linear") -> None:
+        """Fold the unit of the labels into a trained head."""
+        return
+
+
+def as_rows(items: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return an array of objects, one per row; for outputs and targets of unequal length."""
+    rows = np.empty(len(items), dtype=object)
+    for number, item in enumerate(items):
+        rows[number] = item
+    return rows
