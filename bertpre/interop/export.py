@@ -130,10 +130,11 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
         "sinusoidal positions": raw.get("position_embeddings") == "sinusoidal",
         "classifier with mean pooling": raw.get("pooling") == "mean",
         "classifier that compares two texts": raw.get("pooling") == "compare",
+        "conditional random field": raw.get("crf", False),
     }
     named = ", ".join(reason for reason, is_so in reasons.items() if is_so)
     raise InteropError(
         f"{folder}: BERT in the transformers library has no {named}, so its outputs would differ",
-        "use it with bertpre, or export it with --to onnx; a model fine-tuned with --pooling cls "
-        "can be exported",
+        "use it with bertpre, or export it with --to onnx; a model fine-tuned "
+        f"{'without --crf' if raw.get('crf') else 'with --pooling cls'} can be exported",
     )

@@ -41,7 +41,8 @@ def write_card(
         to=to,
         is_fine_tuned=manifest["kind"] == "model",
         is_paired=_is_paired(manifest),
-        architecture=_architecture(manifest),
+        architecture=_auto_class(config["architectures"][0]),
+        is_tagger=config["architectures"][0].endswith("ForTokenClassification"),
         use=_intended_use(manifest),
         tables=_facts(manifest),
     )
@@ -52,13 +53,12 @@ def _is_paired(manifest: Mapping[str, Any]) -> bool:
     return manifest.get("options", {}).get("pair_column") is not None
 
 
-def _architecture(manifest: Mapping[str, Any]) -> str:
+def _auto_class(architecture: str) -> str:
     """Return the class of the transformers library that loads the model with all its heads."""
-    if manifest["kind"] == "model":
-        return "AutoModelForSequenceClassification"
-    if manifest.get("objective") == "mlm":
-        return "AutoModelForMaskedLM"
-    return "AutoModel" if manifest.get("objective") is None else "BertForPreTraining"
+    head = architecture.removeprefix("Bertpre").removeprefix("Bert")
+    if head == "ForPreTraining":
+        return "BertForPreTraining"
+    return "AutoModel" + head.removeprefix("Model")
 
 
 def _intended_use(manifest: Mapping[str, Any]) -> str:

@@ -15,7 +15,12 @@ from torch import Tensor, nn
 from bertpre.errors import InteropError
 from bertpre.model.flat import FlatTokens, Layout, flatten
 from bertpre.model.folder import load_model
-from bertpre.model.heads import BertForPreTraining, BertForSequenceClassification, compare_segments
+from bertpre.model.heads import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    compare_segments,
+)
 from bertpre.model.names import Model, encoder_of
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -32,8 +37,10 @@ def write_onnx(folder: Path, output: Path, *, encoder_only: bool) -> float:
 
     The inputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, each (batch, length)
     int64. The outputs, as far as the model has them, are ``logits`` (of a classifier: (batch,
-    classes); of an MLM head: (batch, length, vocabulary)), ``seq_relationship_logits`` (batch, 2),
-    ``last_hidden_state`` (batch, length, width) and ``pooler_output`` (batch, width).
+    classes); of a tagger: (batch, length, tags); of an MLM head: (batch, length, vocabulary)),
+    ``seq_relationship_logits`` (batch, 2), ``last_hidden_state`` (batch, length, width) and
+    ``pooler_output`` (batch, width). A CRF adds outputs that are the same for all inputs:
+    ``transitions`` (tags, tags), [from, to], ``start_transitions`` and ``end_transitions`` (tags).
 
     Args:
         folder: a checkpoint or a fine-tuned model.
@@ -144,6 +151,8 @@ class PaddedModel(nn.Module):
                 self.model, input_ids, last_hidden_state, pooled, keep=keep, second=token_type_ids
             )
             return {"logits": logits}
+        if isinstance(self.model, BertForTokenClassification):
+            return {"logits": self.model.classifier(last_hidden_state), **_crf_outputs(self.model)}
         outputs = {}
         if isinstance(self.model, BertForPreTraining):
             outputs["logits"] = self.model.mlm(last_hidden_state, self.bert.embeddings.word.weight)
@@ -171,6 +180,12 @@ def _classify(
         pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
     logits: Tensor = model.classifier(pooled)
     return logits
+
+
+def _crf_outputs(model: BertForTokenClassification) -> dict[str, Tensor]:
+    """Return the scores of a tagger's CRF, if it has one, which decoding needs."""
+    # Copies, as a graph computes its outputs.
+    return {} if model.crf is None else {n: p.clone() for n, p in model.crf.named_parameters()}
 
 
 @contextlib.contextmanager
@@ -232,6 +247,8 @@ def _our_outputs(
     batch = flatten(input_ids, attention_mask, token_type_ids)
     if isinstance(model, BertForSequenceClassification):
         return {"logits": model(batch)}
+    if isinstance(model, BertForTokenClassification):
+        return {"logits": model(batch), **_crf_outputs(model)}
     hidden, pooled = encoder_of(model)(batch)
     outputs = {"last_hidden_state": hidden}
     if pooled is not None:

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -147,6 +148,45 @@ def test_what_the_library_has_no_words_for_is_refused(chain, tutorial_checkpoint
         "it with --to onnx; a model fine-tuned with --pooling cls can be exported"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_crf_is_refused_by_its_name(make_tagger, tmp_path):
+    folder = make_tagger(has_crf=True)
+
+    with pytest.raises(InteropError) as caught:
+        export(folder, tmp_path / "out", to="huggingface")
+
+    assert str(caught.value) == (
+        f"{folder}: BERT in the transformers library has no conditional random field, so its "
+        "outputs would differ — use it with bertpre, or export it with --to onnx; a model "
+        "fine-tuned without --crf can be exported"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parity
+def test_the_card_of_a_tagger_shows_how_to_get_a_tag_for_each_token(
+    make_tagger, tmp_path, monkeypatch
+):
+    pytest.importorskip("transformers")
+    folder = make_tagger(has_crf=False)
+
+    export(folder, tmp_path / "out", to="huggingface")
+
+    card = (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    assert "import AutoTokenizer, AutoModelForTokenClassification\n" in card
+    assert "The highest score of each token can give a sequence that the scheme" in card
+    monkeypatch.chdir(tmp_path / "out")
+    found: dict[str, Any] = {}
+    exec(card.split("```python\n")[1].split("```")[0], found)
+    tokenizer, ours = Tokenizer.load(folder), load_model(folder)
+    parts = [tokenizer.encode(token).ids.tolist() for token in ("The", "text", "as", "tokens")]
+    ids = [tokenizer.cls_id, *(piece for part in parts for piece in part), tokenizer.sep_id]
+    firsts = [1 + sum(map(len, parts[:number])) for number in range(4)]
+    with torch.no_grad():
+        expected = ours(flatten(torch.tensor([ids]), torch.ones(1, len(ids))))[firsts]
+    torch.testing.assert_close(found["scores"], expected, atol=1e-5, rtol=0)
+    assert found["tags"] == [["O", "B-LOC", "I-LOC"][i] for i in expected.argmax(dim=1)]
 
 
 def test_a_folder_of_another_library_has_to_be_imported_first(make_foreign, tmp_path):

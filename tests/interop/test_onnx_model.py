@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from bertpre.interop.export import export
 from bertpre.interop.facts import Facts
 from bertpre.model.flat import flatten
 from bertpre.model.folder import load_model
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.heads import BertForSequenceClassification, BertForTokenClassification
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +129,38 @@ def test_a_comparison_of_pairs_goes_too(onnxruntime, chain, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parity
+def test_a_tagger_gives_scores_of_each_token_and_those_of_its_crf(
+    onnxruntime, make_tagger, tmp_path, monkeypatch
+):
+    folder = make_tagger(has_crf=True)
+
+    report = export(folder, tmp_path / "out", to="onnx")
+
+    assert report.largest_difference is not None
+    assert report.largest_difference < 1e-4
+    card = (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    assert "the tags are the sequence with the highest sum of `scores`, of `transitions[a, b]`" in (
+        card
+    )
+    monkeypatch.chdir(tmp_path / "out")
+    found: dict[str, Any] = {}
+    exec(card.split("```python\n")[1].split("```")[0], found)
+    model, pieces = load_model(folder), found["pieces"]
+    assert isinstance(model, BertForTokenClassification)
+    assert model.crf is not None
+    with torch.no_grad():
+        ids, mask = (torch.from_numpy(pieces[name]) for name in onnx_model.INPUTS[:2])
+        expected = model(flatten(ids, mask)).numpy()
+    np.testing.assert_allclose(found["outputs"]["logits"][0], expected, atol=1e-5)
+    assert found["scores"].shape == (4, 3)
+    crf = dict(model.crf.named_parameters())
+    assert found["outputs"].keys() == {"logits", *crf}
+    for name, part in crf.items():
+        np.testing.assert_array_equal(found["outputs"][name], part.detach().numpy())
+
+
+@pytest.mark.slow
 def test_other_outputs_are_an_error_and_leave_nothing(onnxruntime, chain, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_model, "_TOLERANCE", -1.0)
 
@@ -154,13 +187,17 @@ def test_outputs_that_are_no_numbers_are_an_error(chain):
         onnx_model._compare(Broken(), model, ["last_hidden_state"])
 
 
-def test_the_padded_model_is_ours(chain):
-    model = load_model(chain / "run/final")
+@pytest.mark.parametrize("kind", ["pretraining", "tagger", "crf"])
+def test_the_padded_model_is_ours(chain, make_tagger, kind):
+    is_tagger = kind != "pretraining"
+    folder = make_tagger(has_crf=kind == "crf") if is_tagger else chain / "run/final"
+    model = load_model(folder)
     ids, mask, segments = onnx_model._example(model, batch_size=3, length=9)
 
     found = onnx_model.PaddedModel(model).outputs(ids, mask, segments)
 
     expected = onnx_model._our_outputs(model, ids, mask, segments)
+    assert found.keys() == expected.keys()
     for name, tensor in found.items():
         real = tensor[mask.bool()] if tensor.dim() == 3 else tensor
         torch.testing.assert_close(real, expected[name], atol=1e-5, rtol=0)
