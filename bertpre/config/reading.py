@@ -49,7 +49,7 @@ class RowOptions:
 class TableOptions(RowOptions):
     """How to read tables of labelled rows, and of rows to predict or embed."""
 
-    format: Literal["auto", "jsonl", "csv", "tsv", "parquet"] = option(
+    format: Literal["auto", "jsonl", "csv", "tsv", "parquet", "conll"] = option(
         "auto", "Format of the tables; auto: by file name, ignoring .gz."
     )
 
@@ -58,7 +58,7 @@ class TableOptions(RowOptions):
 class TextOptions(RowOptions):
     """How to read text, in build_vocab and make_data."""
 
-    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet"] = option(
+    format: Literal["auto", "txt", "jsonl", "csv", "tsv", "parquet", "conll"] = option(
         "auto", "Format of the input files; auto: by file name, ignoring .gz, .bz2, .xz and .zst."
     )
     pair_column: str | Int | None = option(
@@ -68,7 +68,7 @@ class TextOptions(RowOptions):
     document: Literal["auto", "blank-line", "line", "file"] = option(
         "auto",
         "What a document is in txt files: text between blank lines, a line, or a file. "
-        "auto: blank-line. In other formats, each row is a document.",
+        "auto: blank-line. In other formats, each row is a document, and in conll each sentence.",
     )
     sentences: Sentences = option(
         "line",

@@ -81,7 +81,7 @@ def read_records(
 
     Only "\n" ends a line. In txt, blank lines end a document if ``options.document`` says so. In
     tables and jsonl, the lines of a cell are the records of one document; in tables of pairs, each
-    of the two cells is one record.
+    of the two cells is one record. In conll, each sentence is a document.
 
     Args:
         inputs: files, folders, patterns, or "-"; see `bertpre.corpus.inputs.find_files`.
@@ -124,9 +124,10 @@ def read_records(
 
 def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
     for file in files:
-        if file.format == "txt":
+        if file.format in ("txt", "conll"):
+            has = "no columns" if file.format == "txt" else "single texts"
             raise ConfigError(
-                f"{file.path}: read as txt, which has no columns, but --pair-column names one",
+                f"{file.path}: read as {file.format}, which has {has}, but --pair-column names one",
                 "set --format to that of the table, or omit --pair-column",
             )
     if options.pair_column == options.text_column:

@@ -12,8 +12,8 @@ from bertpre.errors import CorpusError
 
 log = logging.getLogger(__name__)
 
-TableFormat = Literal["jsonl", "csv", "tsv", "parquet"]
-FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet"]
+TableFormat = Literal["jsonl", "csv", "tsv", "parquet", "conll"]
+FileFormat = Literal["txt", "jsonl", "csv", "tsv", "parquet", "conll"]
 
 _FORMATS: dict[str, FileFormat] = {
     ".txt": "txt",
@@ -22,11 +22,14 @@ _FORMATS: dict[str, FileFormat] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
 }
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 _EXPECTED_NAMES = (
-    "names that end in .txt, .jsonl, .csv, .tsv or .parquet (optionally followed by .gz, .bz2, "
-    ".xz or .zst)"
+    "names that end in .txt, .jsonl, .csv, .tsv, .parquet or .conll (optionally followed by .gz, "
+    ".bz2, .xz or .zst)"
 )
 
 
@@ -59,7 +62,7 @@ def table_format(path: Path, asked: Literal["auto"] | TableFormat) -> TableForma
     if found is None or found == "txt":
         raise CorpusError(
             f"{path}: the name does not show the format of the table; expected a name that ends in "
-            ".tsv, .csv, .jsonl or .parquet (.gz may follow the first three)",
+            ".tsv, .csv, .jsonl, .conll or .parquet (.gz may follow all but the last)",
             "rename it, or set the format",
         )
     return found

@@ -8,13 +8,15 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
+from bertpre.corpus.conll import ColumnFile
 from bertpre.corpus.decoding import Decoding
 from bertpre.corpus.delimited import Quoting, count_columns, find_column, read_delimited
 from bertpre.corpus.files import read_lines
 from bertpre.corpus.inputs import TableFormat
 from bertpre.corpus.parquet import read_parquet
+from bertpre.corpus.rows import RowError as RowError
 from bertpre.errors import CorpusError, shorten
 
 _Raw = TypeVar("_Raw")
@@ -31,26 +33,12 @@ class ListCell(str):
     """A cell that was a list."""
 
 
-class RowError(CorpusError):
-    """A row is unusable.
+class _Reading(TypedDict):
+    """How lines are read."""
 
-    Attributes:
-        line: the first line of the row, from 1; in parquet, its number.
-        problem: what is wrong, without the location.
-    """
-
-    line: int
-    problem: str
-
-    @classmethod
-    def at(
-        cls, path: Path, line: int, problem: str, hint: str | None = None, *, unit: str = "line"
-    ) -> "RowError":
-        """Create an error with the file and line of a problem."""
-        # Not in __init__: errors are pickled with the arguments of the base class.
-        error = cls(f"{path}: {unit} {line}: {problem}", hint)
-        error.line, error.problem = line, problem
-        return error
+    decoding: Decoding | None
+    on_bytes: Callable[[int], None] | None
+    on_bad_bytes: Callable[[int], None] | None
 
 
 # Creates the error of a row from a problem and a hint.
@@ -74,18 +62,20 @@ def read_rows(
     """Read columns of a table, row by row.
 
     Blank lines are skipped, except inside a table of one column, where they are rows of empty text.
+    In conll, a row is a sentence, and its only cell the tokens with a space between.
 
     Args:
         path: the file, plain or compressed.
         format: the format of the table.
         header: whether csv and tsv start with column names.
         columns: names, or numbers from 1; names in the header take precedence over numbers.
-            ``outer.inner`` is a nested field in jsonl and parquet.
+            ``outer.inner`` is a nested field in jsonl and parquet. In conll, only one: "text" for
+            the first column, or the number of the column of tokens.
         quoting: how to read quotes in csv and tsv; see `read_delimited`.
         decoding: how to decode bytes.
         on_bytes, on_bad_bytes: see `read_lines`.
-        on_bad_row: called with the error of an unusable jsonl line or parquet row, which is then
-            skipped; without it, the error is raised.
+        on_bad_row: called with the error of an unusable jsonl line, parquet row or conll sentence,
+            which is then skipped; without it, the error is raised.
         on_bad_width: the same for csv and tsv rows with too few or too many cells.
         list_separators: joins lists in these jsonl and parquet columns into one cell; in other
             columns, lists make a row unusable.
@@ -93,6 +83,14 @@ def read_rows(
     Raises:
         CorpusError: a column is missing, quotes are unbalanced, or a row is unusable.
     """
+    reading: _Reading = {
+        "decoding": decoding,
+        "on_bytes": on_bytes,
+        "on_bad_bytes": on_bad_bytes,
+    }
+    if format == "conll":
+        yield from _sentence_rows(path, columns, reading, on_bad_row)
+        return
     names = [str(column) for column in columns]
     separators = {str(name): value for name, value in (list_separators or {}).items()}
     if format == "parquet":
@@ -106,7 +104,7 @@ def read_rows(
 
         yield from _usable_rows(path, values, cells_of_values, on_bad_row, unit="row")
         return
-    lines = read_lines(path, decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
+    lines = read_lines(path, **reading)
     if format == "jsonl":
         objects = ((n, line) for n, line in enumerate(lines, start=1) if line.strip())
         json_cells = functools.partial(_json_cells, names=names, separators=separators)
@@ -116,6 +114,35 @@ def read_rows(
     yield from _delimited_rows(
         path, rows, columns, format=format, header=header, on_bad_width=on_bad_width
     )
+
+
+def _token_column(path: Path, columns: Sequence[str | int]) -> int | None:
+    """Return the column that has the text of a column file; None: the default."""
+    column = next((column for column in reversed(columns) if column != "text"), "text")
+    if len(columns) == 1 and (column == "text" or isinstance(column, int)):
+        return None if isinstance(column, str) else column
+    raise CorpusError(
+        f"{path}: no column {column!r}; a file of columns has no text but its tokens",
+        "choose the column of the tokens by its number, from 1, with --text-column, and no others; "
+        "if this is a table, set --format to that of the table",
+    )
+
+
+def _sentence_rows(
+    path: Path,
+    columns: Sequence[str | int],
+    reading: _Reading,
+    on_bad_row: Callable[[RowError], None] | None,
+) -> Iterator[Row]:
+    column = _token_column(path, columns)
+    file = ColumnFile(path, tags="ignore", text_column=column, **reading)
+    for sentence in file.sentences():
+        if sentence.fault is None:
+            yield Row(sentence.line, (" ".join(sentence.tokens),))
+        elif on_bad_row is None:
+            raise sentence.fault
+        else:
+            on_bad_row(sentence.fault)
 
 
 def _delimited_rows(

@@ -387,6 +387,23 @@ def test_pairs_are_refused_where_there_are_no_columns(tmp_path):
 
     with pytest.raises(ConfigError, match=r"a\.txt: read as txt, which has no columns"):
         read_records([path], TextOptions(pair_column="b"))
+    path = write(tmp_path / "a.conll", "one O\n")
+    with pytest.raises(ConfigError, match=r"a\.conll: read as conll, which has single texts"):
+        read_records([path], TextOptions(pair_column="b"))
+
+
+def test_each_sentence_of_a_column_file_is_a_document_of_its_tokens(tmp_path, caplog):
+    path = write(tmp_path / "a.conll", "-DOCSTART-\n\nJan B-PER\n. O\n\nno\n\n1 O\n2 O\n3 O\n")
+    report = CorpusReport()
+
+    documents = list(read_documents([path], TextOptions(), report=report))
+
+    assert documents == [
+        Document(("Jan .",), str(path), 3),
+        Document(("1 2 3",), str(path), 8),
+    ]
+    assert report.bad_records == 1
+    assert "skipped: " in caplog.text
 
 
 @pytest.mark.parametrize(

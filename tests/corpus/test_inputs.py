@@ -100,3 +100,8 @@ def test_a_table_whose_name_tells_nothing_is_an_error(name):
         CorpusError, match=f"{name}: the name does not show the format of the table"
     ):
         table_format(Path(name), "auto")
+
+
+@pytest.mark.parametrize("name", ["a.conll", "a.bio", "a.iob", "A.CONLL.gz", "a.bio.zst"])
+def test_column_files_are_told_by_the_name(name):
+    assert format_by_name(Path(name)) == table_format(Path(name), "auto") == "conll"

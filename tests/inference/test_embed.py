@@ -195,3 +195,19 @@ def test_an_existing_file_is_kept_unless_told_otherwise(tiny_checkpoint, table, 
     embed(tiny_checkpoint, table, output=tmp_path / "v.npy", config=CPU, overwrite=True)
 
     assert np.load(tmp_path / "v.npy").shape == (3, 32)
+
+
+def test_sentences_of_a_column_file_have_the_vectors_of_their_joined_tokens(
+    tiny_checkpoint, tmp_path
+):
+    columns, table = tmp_path / "t.conll", tmp_path / "t.tsv"
+    sentences = [text.split() for text in TEXTS]
+    columns.write_text("\n\n".join("\n".join(f"{w} O" for w in words) for words in sentences))
+    table.write_text("\n".join(["text", *TEXTS]))
+
+    for path in (columns, table):
+        embed(tiny_checkpoint, path, output=path.with_suffix(path.suffix + ".npy"), config=CPU)
+
+    found, expected = (np.load(tmp_path / name) for name in ("t.conll.npy", "t.tsv.npy"))
+    assert len(found) == 3
+    assert (found == expected).all()

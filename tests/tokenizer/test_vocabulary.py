@@ -438,3 +438,16 @@ def test_a_column_and_no_header_are_obeyed(tmp_path):
 
     assert "hello" in vocabulary(tmp_path)
     assert not {"x", "y"} & set(vocabulary(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["a.conll", "a.bio.gz"])
+def test_a_column_file_gives_the_vocabulary_of_its_sentences(tmp_path, name):
+    sentences = [line.split() for text in invented_text() for line in text.split("\n")]
+    columns = "\n\n".join("\n".join(f"{word}\tO" for word in words) for words in sentences)
+    content = gzip.compress(columns.encode()) if name.endswith(".gz") else columns
+
+    build(tmp_path / "columns", content, name=name, vocab_size=300)
+    build(tmp_path / "text", "\n".join(map(" ".join, sentences)), vocab_size=300)
+
+    assert vocabulary(tmp_path / "columns") == vocabulary(tmp_path / "text")
+    assert len(vocabulary(tmp_path / "text")) == 300
