@@ -25,7 +25,8 @@ YOUR_FILES = {
 }
 OUTPUT_FILES = {
     *("vocab.txt", "config.json", "config.yaml", "manifest.json", "metrics.jsonl", "metrics.json"),
-    *("curves.png", "classes.tsv", "dev_predictions.tsv", "model.safetensors", "tokenizer.json"),
+    *("curves.png", "classes.tsv", "dev_predictions.tsv", "dev_predictions.conll"),
+    *("dev_mistakes.tsv", "model.safetensors", "tokenizer.json"),
     "chain.json",
 }
 NOT_MADE_HERE = {"model.onnx", "data/demo/"}

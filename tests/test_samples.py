@@ -89,3 +89,13 @@ def test_a_sample_is_small_and_has_plain_line_ends(path):
     assert content.endswith(b"\n")
     assert not content.endswith(b"\n\n")
     assert b"\r" not in content
+
+
+def test_tagged_tokens_have_names_of_people_and_places():
+    sentences = (SAMPLES / "tagged.conll").read_text(encoding="utf-8").strip().split("\n\n")
+    rows = [[line.split("\t") for line in sentence.split("\n")] for sentence in sentences]
+
+    assert len(rows) == 20
+    assert rows[0][:3] == [["Anna", "B-PER"], ["Brandt", "I-PER"], ["sold", "O"]]
+    tags = {tag for row in rows for _, tag in row}
+    assert tags == {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}

@@ -76,12 +76,16 @@ def check_output_file(output: Path, *, reads: Path | None = None, overwrite: boo
     """Refuse an output file that already exists or is also the command's input.
 
     Raises:
-        ConfigError: it is refused, or it is a folder.
+        ConfigError: it is refused, or it is a folder or a device.
     """
     if not output.exists():
         return
     if output.is_dir():
         raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")
+    if not output.is_file():  # a finished file would take the place of the device itself
+        raise ConfigError(
+            f"{output}: is a device or a pipe; expected a file", "choose another --output"
+        )
     if reads is not None and reads.exists() and output.samefile(reads):
         raise ConfigError(f"{output}: is also the input", "choose another --output")
     if not overwrite:

@@ -45,6 +45,18 @@ class ClassRow(NamedTuple):
     rows: int
 
 
+class TaggedSentence(NamedTuple):
+    """The output for a sentence.
+
+    Attributes:
+        decided: (T,) int64, the predicted tags.
+        probabilities: (T, C) float32.
+    """
+
+    decided: npt.NDArray[np.int64]
+    probabilities: npt.NDArray[np.float32]
+
+
 class Objective(ABC):
     """The loss of one training run; its weights or scale come from the training rows."""
 

@@ -1,9 +1,11 @@
 """Which scheme the tags of a file follow, and where they break it."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from bertpre.errors import CorpusError
 from bertpre.finetuning.schemes import (
     BILOU,
     BIOS,
@@ -17,6 +19,9 @@ from bertpre.finetuning.schemes import (
     Scheme,
     split_tag,
 )
+from bertpre.finetuning.tables import LabelledTable
+
+log = logging.getLogger(__name__)
 
 # A scheme holds if it is broken by less than one entity in this many.
 FEWEST_ENTITIES_PER_BROKEN = 100
@@ -207,3 +212,45 @@ def _breaks(
     token = start + next(place for place, (is_, proper) in enumerate(pairs) if is_ != proper)
     place = Place(sentence, token, sentences[sentence][token])
     return Breaks(scheme, _count_broken(scheme, patterns), place)
+
+
+def recognize_table(table: LabelledTable) -> Scheme:
+    """Recognize the scheme of a training table, and log what breaks it.
+
+    Raises:
+        CorpusError: the tags are of several schemes.
+    """
+
+    def where(place: Place | None) -> str:
+        assert place is not None
+        line, token = table.lines[place.sentence], table.texts[place.sentence][place.token]
+        return f"the tag {place.tag!r} of {token!r} in the sentence on line {line}"
+
+    found = recognize(table.labels)
+    if isinstance(found, MixedSchemes):
+        told = "; ".join(
+            f"{broken.num_broken:,} break {broken.scheme.name}, first {where(broken.first)}"
+            for broken in found.breaks
+        )
+        raise CorpusError(
+            f"{table.name}: the tags of its {found.num_entities:,} entities follow no scheme: "
+            f"{told}; expected fewer than one in {FEWEST_ENTITIES_PER_BROKEN}",
+            "convert the tags to one scheme, such as IOB2, in which each entity starts with B-",
+        )
+    if found.num_prefixed:
+        raise CorpusError(
+            f"{table.name}: {found.num_prefixed:,} of {sum(map(len, table.labels)):,} tags have a "
+            f"prefix such as B-, but {where(found.first_odd)} has none",
+            "give all entities prefixes, or none; tokens outside of entities have the tag O",
+        )
+    if found.num_broken:
+        log.warning(
+            "%s: %s of %s entities break %s, first %s; they are learned as if they were written "
+            "properly, and scored as they are",
+            table.name,
+            f"{found.num_broken:,}",
+            f"{found.num_entities:,}",
+            found.scheme.name,
+            where(found.first_broken),
+        )
+    return found.scheme

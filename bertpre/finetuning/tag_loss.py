@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from bertpre.finetuning.outputs import Objective, Targets
-from bertpre.finetuning.words import SentenceBatch, pad
+from bertpre.finetuning.tag_decoding import pad
+from bertpre.finetuning.words import SentenceBatch
 from bertpre.model.crf import AllowedTags
 from bertpre.model.heads import BertForTokenClassification, Finetuned
 

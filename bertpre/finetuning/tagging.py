@@ -21,6 +21,7 @@ from bertpre.finetuning.outputs import (
     ClassRow,
     Outputs,
     Scores,
+    TaggedSentence,
     Targets,
     as_rows,
 )
@@ -51,18 +52,6 @@ log = logging.getLogger(__name__)
 
 Tags = Sequence[str]
 _UNKNOWN = -1  # target of a tag that the model cannot predict
-
-
-class TaggedSentence(NamedTuple):
-    """The output for a sentence.
-
-    Attributes:
-        decided: (T,) int64, the predicted tags.
-        probabilities: (T, C) float32.
-    """
-
-    decided: npt.NDArray[np.int64]
-    probabilities: npt.NDArray[np.float32]
 
 
 class TrueTags(NamedTuple):
@@ -316,29 +305,10 @@ class Tagging(Task):
         self, runs: Sequence["Run"], rows: Rows | None = None, *, placement: "Placement"
     ) -> Outputs:
         """Tag sentences; of several models, the probabilities are averaged before decoding."""
-        from bertpre.finetuning.words import EncodedSentences, crf_marginals, decode, run_tagger
+        from bertpre.finetuning.tag_decoding import predict_tags
 
-        texts = runs[0].texts
-        assert isinstance(texts, EncodedSentences)
-        lengths = texts.token_counts(np.arange(len(texts)) if rows is None else rows)
         allowed = self._allowed(placement.device)
-        found = []
-        for run in runs:
-            logits = run_tagger(run, rows, placement=placement)
-            crf = cast("BertForTokenClassification", run.model).crf
-            found.append(
-                _softmax(logits) if crf is None else crf_marginals(crf, logits, lengths, allowed)
-            )
-        if len(runs) == 1 and crf is not None:
-            probabilities = found[0]
-            decided = decode(logits, lengths, crf=crf, allowed=allowed)
-        else:
-            probabilities = np.mean(found, axis=0, dtype=np.float64).astype(np.float32)
-            chances = np.log(np.maximum(probabilities, SMALLEST_PROBABILITY))
-            decided = decode(chances, lengths, crf=None, allowed=allowed)
-        ends = np.cumsum(lengths)[:-1]
-        parts = zip(np.split(decided, ends), np.split(probabilities, ends), strict=True)
-        return as_rows([TaggedSentence(*part) for part in parts])
+        return predict_tags(runs, rows, allowed=allowed, placement=placement)
 
     def for_prediction(self, config: Finetune) -> Self:
         return dataclasses.replace(self, constrained=config.constrained)
@@ -434,8 +404,3 @@ class Tagging(Task):
             return f"Tagging each token of {texts}, with {named}."
         how = f" The tags follow the scheme {self.scheme.name}."
         return f"Finding entities in {texts}, of the types {named}.{how}"
-
-
-def _softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

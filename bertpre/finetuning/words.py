@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,18 +12,11 @@ from bertpre.finetuning.batches import (
     EncodedTexts,
     Encoder,
     Ids,
-    batches_by_length,
     window_starts,
 )
-from bertpre.finetuning.running import MOST_TOKENS, Placement, Run
-from bertpre.finetuning.tables import Rows
-from bertpre.model.crf import AllowedTags, LinearChainCrf, viterbi
 from bertpre.model.flat import FlatTokens
-from bertpre.training.device import autocast
 
 _PROGRESS_ROWS = 500
-
-Scores = npt.NDArray[np.float32]
 
 
 class SentenceBatch(NamedTuple):
@@ -69,7 +61,7 @@ class EncodedSentences(EncodedTexts):
         """
         sequences, firsts = self.sequences(rows)
         counts = self.token_counts(rows)
-        tokens = _ranges(self.first_token_of_row[rows], counts)
+        tokens = ranges(self.first_token_of_row[rows], counts)
         # The place in ``sequences`` of the one that each token's label comes from.
         moved = self.token_sequences[tokens] - np.repeat(self.first_of_row[rows] - firsts, counts)
         lengths = self.lengths[sequences]
@@ -178,128 +170,7 @@ def _pieces(encoder: Encoder, tokens: Sequence[str]) -> list[Ids]:
     return [part if len(part) else unknown for part in parts]
 
 
-def run_tagger(run: Run, rows: Rows | None = None, *, placement: Placement) -> Scores:
-    """Run a tagger without dropout.
-
-    Args:
-        run: the model and its sentences.
-        rows: which sentences; default: all.
-        placement: where to run.
-
-    Returns:
-        Logits (W, C) float32 of the tokens of these sentences, in order.
-    """
-    model, texts = run
-    assert isinstance(texts, EncodedSentences)
-    model.eval()
-    wanted = np.arange(len(texts)) if rows is None else rows
-    sequences, _ = texts.sequences(wanted)
-    lengths = texts.lengths[sequences]
-    starts = np.cumsum(lengths) - lengths
-    logits = np.empty((lengths.sum(), model.classifier.out_features), dtype=np.float32)
-    with torch.inference_mode():
-        for group in batches_by_length(lengths, most_tokens=MOST_TOKENS):
-            with autocast(*placement):
-                found = model(texts.batch(sequences[group], placement.device))
-            logits[_ranges(starts[group], lengths[group])] = found.float().cpu().numpy()
-    return np.asarray(logits[texts.first_pieces(wanted)])
-
-
-def crf_marginals(
-    crf: LinearChainCrf, logits: Scores, lengths: Ids, allowed: AllowedTags | None
-) -> Scores:
-    """Return the probability of each tag of each token, (W, C), over all sequences.
-
-    Args:
-        crf: on any device.
-        logits: (W, C), those of the tokens of all sentences.
-        lengths: (sentences,), tokens of each.
-        allowed: the tags that may follow each other; None: all.
-    """
-
-    def compute(scores: Tensor, lengths: Tensor) -> Tensor:
-        return crf.marginals(scores, lengths, allowed)
-
-    return _by_sentence(compute, logits, lengths, crf.transitions.device).astype(np.float32)
-
-
-def decode(
-    scores: Scores, lengths: Ids, *, crf: LinearChainCrf | None, allowed: AllowedTags | None
-) -> Ids:
-    """Choose the best allowed sequence of tags of each sentence.
-
-    Args:
-        scores: (W, C), a CRF's emissions or log probabilities of all tokens.
-        lengths: (sentences,), tokens of each.
-        crf: whose transitions are added, if given.
-        allowed: the tags that may follow each other; None: all.
-
-    Returns:
-        (W,) int64.
-    """
-    best: Ids = scores.argmax(axis=1)
-    open_rows = np.flatnonzero(lengths)
-    if crf is None:
-        if allowed is None:
-            return best
-        # Where the best tag of each token makes an allowed sequence, it is the best one.
-        open_rows = open_rows[~_are_allowed(best, lengths, allowed)[open_rows]]
-    if len(open_rows) == 0:
-        return best
-
-    def compute(scores: Tensor, lengths: Tensor) -> Tensor:
-        return viterbi(scores, lengths, transitions=crf, allowed=allowed)
-
-    tokens = _ranges((np.cumsum(lengths) - lengths)[open_rows], lengths[open_rows])
-    device = torch.device("cpu") if crf is None else crf.transitions.device
-    best[tokens] = _by_sentence(compute, scores[tokens], lengths[open_rows], device)
-    return best
-
-
-def _are_allowed(tags: Ids, lengths: Ids, allowed: AllowedTags) -> npt.NDArray[np.bool_]:
-    """Return whether the tags (W,) of each sentence are an allowed sequence; an empty one is."""
-    start, between, end = (part.cpu().numpy() for part in allowed)
-    is_bad = np.zeros(len(tags), dtype=bool)
-    ends = np.cumsum(lengths)[lengths > 0] - 1
-    starts = ends - lengths[lengths > 0] + 1
-    is_bad[1:] = ~between[tags[:-1], tags[1:]]
-    is_bad[starts] = ~start[tags[starts]]
-    is_bad[ends] |= ~end[tags[ends]]
-    row_of = np.repeat(np.arange(len(lengths)), lengths)
-    return np.asarray(np.bincount(row_of, weights=is_bad, minlength=len(lengths)) == 0)
-
-
-def _by_sentence(
-    compute: Callable[[Tensor, Tensor], Tensor],
-    scores: Scores,
-    lengths: Ids,
-    device: torch.device,
-) -> npt.NDArray[np.generic]:
-    """Apply a function of padded sentences (B, T, C) and lengths (B,) to the tokens (W, C)."""
-    starts = np.cumsum(lengths) - lengths
-    parts: list[npt.NDArray[np.generic]] = []
-    places: list[Ids] = []
-    with torch.inference_mode():
-        for group in batches_by_length(lengths, most_tokens=MOST_TOKENS):
-            tokens = _ranges(starts[group], lengths[group])
-            flat = torch.from_numpy(scores[tokens]).to(device)
-            found = compute(pad(flat, lengths[group]), torch.from_numpy(lengths[group]).to(device))
-            keep = np.arange(found.shape[1]) < lengths[group][:, None]
-            parts.append(found.cpu().numpy()[keep])
-            places.append(tokens)
-    result = np.concatenate(parts)
-    ordered = np.empty_like(result)
-    ordered[np.concatenate(places)] = result
-    return ordered
-
-
-def pad(flat: Tensor, lengths: Ids) -> Tensor:
-    """Lay tokens (W, C) out as sentences (B, T, C), with zeros after their ends."""
-    sentences = torch.split(flat, lengths.tolist())
-    return torch.nn.utils.rnn.pad_sequence(list(sentences), batch_first=True)
-
-
-def _ranges(starts: Ids, lengths: Ids) -> Ids:
+def ranges(starts: Ids, lengths: Ids) -> Ids:
     """Concatenate the ranges of these starts and lengths."""
     shifts = starts - (np.cumsum(lengths) - lengths)
     return np.asarray(np.arange(lengths.sum()) + np.repeat(shifts, lengths))

@@ -18,9 +18,10 @@ from bertpre.interop.facts import Facts, describe, short
 
 _LAYER = re.compile(r"(encoder\.layer\.)\d+\.")
 _MOST_CLASSES = 40
+_MOST_MISTAKES = 10
 _SCORE_ORDER = (
     *("accuracy", "micro_f1", "macro_f1", "matthews", "spearman", "pearson", "rmse", "loss"),
-    *("precision", "recall", "f1", "rows"),
+    *("precision", "recall", "f1", "lenient_precision", "lenient_recall", "lenient_f1", "rows"),
 )
 _SHAPE_NAMES = (
     *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
@@ -72,7 +73,8 @@ def classifier_sections(folder: Folder) -> list[Section]:
         Facts("model", {name: str(value) for name, value in rows.items() if value}),
         *describe("imported", manifest.get("imported", {})),
         *_scores(folder.path, task, options.get("metric", "")),
-        *_labels(manifest),
+        *_labels(task, manifest),
+        *_mistakes(folder.path),
         *_history(manifest),
         *(Picture(path.stem.replace("_", " "), path) for path in sorted(folder.path.glob("*.png"))),
         *describe("recipe", options),
@@ -208,8 +210,8 @@ def _write_score(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _labels(manifest: Mapping[str, Any]) -> list[Section]:
-    classes, counts = manifest.get("classes", []), manifest.get("class_counts", {})
+def _labels(task: Task, manifest: Mapping[str, Any]) -> list[Section]:
+    classes, counts = task.known_labels(), manifest.get("class_counts", {})
     parts = [part for part in ("train", "dev", "test") if counts.get(part)]
     if counts and not parts:  # regression has no labels to count
         return []
@@ -219,7 +221,17 @@ def _labels(manifest: Mapping[str, Any]) -> list[Section]:
     ]
     if len(classes) > _MOST_CLASSES:
         rows.append([f"and {len(classes) - _MOST_CLASSES:,} more", *("" for _ in parts)])
-    return [Grid("labels", ["label", *(f"{part} rows" for part in parts)], rows)] if rows else []
+    header = [f"{part} {task.class_unit}" for part in parts]
+    return [Grid("labels", ["label", *header], rows)] if rows else []
+
+
+def _mistakes(folder: Path) -> list[Section]:
+    path = folder / "dev_mistakes.tsv"
+    if not path.is_file():
+        return []
+    header, *rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    title = f"mistakes on dev rows, the first {min(len(rows), _MOST_MISTAKES)} of {path.name}"
+    return [Grid(title, header, rows[:_MOST_MISTAKES])] if rows else []
 
 
 def _history(manifest: Mapping[str, Any]) -> list[Section]:

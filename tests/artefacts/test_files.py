@@ -83,3 +83,11 @@ def test_an_output_file_that_is_there_or_is_read_is_refused(tmp_path):
         check_output_file(table, reads=table, overwrite=True)
     with pytest.raises(ConfigError, match="is a folder; expected a file"):
         check_output_file(tmp_path, overwrite=True)
+
+
+def test_an_output_that_is_a_pipe_is_refused_as_it_would_be_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(ConfigError, match="pipe: is a device or a pipe; expected a file"):
+        check_output_file(pipe, overwrite=True)

@@ -1,5 +1,7 @@
 """Sentences of given tokens: each has a label, from its first piece, also in long sentences."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from bertpre.config.schema import Model
 from bertpre.finetuning.batches import Encoder, window_starts
 from bertpre.finetuning.running import Placement, Run
-from bertpre.finetuning.words import choose_windows, decode, encode_sentences, run_tagger
+from bertpre.finetuning.tag_decoding import decode, run_tagger
+from bertpre.finetuning.words import choose_windows, encode_sentences
 from bertpre.model.bert import initialize
 from bertpre.model.crf import AllowedTags
 from bertpre.model.heads import BertForTokenClassification
@@ -59,7 +62,7 @@ def test_a_token_is_labelled_at_its_first_piece(tokenizer):
 
     encoded = encode(tokenizer, [sentence])
 
-    whole = [tokenizer.cls_id, *sum(pieces, []), tokenizer.sep_id]
+    whole = [tokenizer.cls_id, *itertools.chain(*pieces), tokenizer.sep_id]
     assert encoded.input_ids.tolist() == whole
     assert first_ids(encoded, 0) == [part[0] for part in pieces]
 
@@ -174,7 +177,7 @@ def brute_force(scores, allowed):
     for number in np.ndindex(*[num] * length):
         if not (allowed.start[number[0]] and allowed.end[number[-1]]):
             continue
-        if not all(allowed.between[a, b] for a, b in zip(number, number[1:], strict=False)):
+        if not all(allowed.between[a, b] for a, b in itertools.pairwise(number)):
             continue
         total = sum(scores[place, tag] for place, tag in enumerate(number))
         if total > best:
