@@ -14,13 +14,14 @@ from safetensors.torch import load_file, save_file
 
 from bertpre.config.schema import Finetune
 from bertpre.errors import CheckpointError, ConfigError, InteropError
-from bertpre.finetuning.finetune import finetune
+from bertpre.finetuning.finetune import finetune, stored_options
 from bertpre.inference.fill_mask import fill_mask
 from bertpre.inference.predict import predict
 from bertpre.interop.import_checkpoint import import_checkpoint
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import flatten
 from bertpre.model.folder import load_model
+from bertpre.model.heads import BertForTokenClassification
 
 transformers = pytest.importorskip("transformers")
 
@@ -65,7 +66,7 @@ def rewrite(folder: Path, change: Any, *, legacy: bool = False) -> None:
         ("BertForPreTraining", "BertForPreTraining", ()),
         ("BertForMaskedLM", "BertForMaskedLM", ("pooler", "NSP head")),
         ("BertModel", "BertModel", ("MLM head", "NSP head")),
-        ("BertForTokenClassification", "BertModel", ("pooler", "MLM head", "NSP head")),
+        ("BertForQuestionAnswering", "BertModel", ("pooler", "MLM head", "NSP head")),
     ],
 )
 def test_the_heads_that_are_there_decide_what_it_becomes(
@@ -76,8 +77,8 @@ def test_the_heads_that_are_there_decide_what_it_becomes(
     report = import_checkpoint(original, tmp_path / "in")
 
     assert (report.architecture, report.absent) == (expected, absent)
-    is_tagger = architecture == "BertForTokenClassification"
-    assert report.unused == (("classifier.bias", "classifier.weight") if is_tagger else ())
+    answers_questions = architecture == "BertForQuestionAnswering"
+    assert report.unused == (("qa_outputs.bias", "qa_outputs.weight") if answers_questions else ())
     assert_same_hidden_states(tmp_path / "in", original)
     # And back in the transformers library, under the class that config.json names.
     again, loading = getattr(transformers, expected).from_pretrained(
@@ -243,6 +244,48 @@ def test_a_classifier_predicts_what_it_predicts_there(make_foreign, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        (["O", "I-PER", "B-PER", "B-LOC"], ["O", "I-PER", "B-PER", "B-LOC"]),
+        (["NOUN"], ["NOUN"]),  # any number is tagging, not a regression
+        (["O", "O"], ["LABEL_0", "LABEL_1"]),  # no names
+    ],
+)
+def test_a_tagger_keeps_its_weights_and_the_order_of_its_tags(
+    make_foreign, tmp_path, tags, expected
+):
+    labels = dict(enumerate(tags))
+    foreign = make_foreign("BertForTokenClassification", num_labels=len(tags), id2label=labels)
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+
+    assert (report.kind, report.architecture) == ("model", "BertForTokenClassification")
+    assert (report.unused, report.absent) == ((), ("pooler", "MLM head", "NSP head"))
+    manifest = json.loads((tmp_path / "in/manifest.json").read_text())
+    options = stored_options(Finetune())
+    about = {"task": "tagging", "classes": expected, "pooling": None, "options": options}
+    assert manifest | about == manifest
+    config = json.loads((tmp_path / "in/config.json").read_text())
+    assert config["model_type"] == "bert"
+    assert [config["id2label"][str(number)] for number in range(len(tags))] == expected
+    theirs = transformers.BertForTokenClassification.from_pretrained(foreign).eval()
+    ours, given = load_model(tmp_path / "in"), inputs()
+    assert isinstance(ours, BertForTokenClassification)
+    with torch.no_grad():
+        logits = theirs(**given).logits[given["attention_mask"].bool()]
+        torch.testing.assert_close(ours(flatten(*given.values())), logits, **CLOSE)
+
+
+def test_a_tagger_without_its_head_is_an_encoder(make_foreign, tmp_path):
+    foreign = make_foreign("BertForTokenClassification", num_labels=3)
+    rewrite(foreign, lambda found: {name: part for name, part in found.items() if "bert." in name})
+
+    report = import_checkpoint(foreign, tmp_path / "in")
+
+    assert (report.kind, report.architecture) == ("checkpoint", "BertModel")
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"num_labels": 1},  # a regression
@@ -318,14 +361,25 @@ def test_a_real_legacy_token_classifier_comes_in(parity_folder, tmp_path):
     report = import_checkpoint(folder, tmp_path / "in", add_rows=True)
 
     assert len(report.new_entries) == 3
+    assert (report.kind, report.architecture) == ("model", "BertForTokenClassification")
     with np.load(folder / "golden.npz") as golden:
         keep = torch.from_numpy(golden["attention_mask"]).bool()
         ids, segments = (torch.from_numpy(golden[n]) for n in ("input_ids", "token_type_ids"))
-        batch = flatten(ids, keep, segments)
-        expected = torch.from_numpy(golden["last_hidden_state"])[keep]
-    encoder = load_model(tmp_path / "in")
+        hidden, logits = (
+            torch.from_numpy(golden[n])[keep] for n in ("last_hidden_state", "token_logits")
+        )
+    batch = flatten(ids, keep, segments)
+    encoder, tagger = (load_model(tmp_path / "in", encoder_only=only) for only in (True, False))
     assert isinstance(encoder, BertModel)
-    torch.testing.assert_close(encoder(batch).hidden_states, expected, **CLOSE)
+    assert isinstance(tagger, BertForTokenClassification)
+    torch.testing.assert_close(encoder(batch).hidden_states, hidden, **CLOSE)
+    torch.testing.assert_close(tagger(batch), logits, **CLOSE)
+    manifest = json.loads((tmp_path / "in/manifest.json").read_text())
+    assert manifest["max_seq_length"] == 16
+    # As numbered in its config.json; in alphabetical order, each would be another.
+    assert manifest["classes"] == [
+        "O", "B-MISC", "I-MISC", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"
+    ]  # fmt: skip
 
 
 @pytest.mark.parity

@@ -11,7 +11,8 @@ import torch
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
 from bertpre.model.flat import flatten
-from bertpre.model.folder import read_model_config
+from bertpre.model.folder import load_model, read_model_config
+from bertpre.model.heads import BertForTokenClassification
 from bertpre.model.weights import LoadReport, load_hugging_face, read_weights
 
 pytestmark = pytest.mark.parity
@@ -52,6 +53,19 @@ def test_a_legacy_token_classifier_gives_the_stored_hidden_states(parity_folder:
     assert report.new == ()
     assert report.unused == ("classifier.bias", "classifier.weight")
     compare(model, folder / "golden.npz")
+
+
+def test_a_legacy_token_classifier_gives_the_stored_logits(parity_folder: Path) -> None:
+    folder = parity_folder / "tiny_ner_bert"
+
+    model = load_model(folder)
+
+    assert isinstance(model, BertForTokenClassification)
+    with np.load(folder / "golden.npz") as file:
+        names = ("input_ids", "attention_mask", "token_type_ids", "token_logits")
+        ids, mask, segments, expected = (torch.from_numpy(file[name]) for name in names)
+    found = model(flatten(ids, mask, segments))
+    torch.testing.assert_close(found, expected[mask.bool()], atol=1e-5, rtol=0.0)
 
 
 def test_a_vocabulary_of_another_size_than_the_weights_is_refused(parity_folder: Path) -> None:
