@@ -201,7 +201,7 @@ class Tagging(Task):
         name_of: dict[str, str | None] = {}
         for tag in {tag for tags in cells for tag in tags}:
             cell = self.scheme.read(tag)
-            shown = tag if cell is None else cell.type
+            shown: str = tag if cell is None else cell.type
             is_known = shown in types or (tag == OUTSIDE_TAG and self._has_outside)
             name_of[tag] = None if is_known else shown or tag
         return [
@@ -373,20 +373,22 @@ class Tagging(Task):
     def draw_mistakes(
         self, folder: Path, table: LabelledTable, outputs: Outputs, scores: Scores
     ) -> None:
-        from bertpre.finetuning.mistakes import write_mistakes
+        from bertpre.finetuning.mistakes import mistake_lines
         from bertpre.finetuning.pictures import draw_confusions
 
         found = self._tags(outputs)
-        counts, names = entity_scores.count_type_confusions(table.labels, found, self.scheme)
+        confusions = entity_scores.count_type_confusions(table.labels, found, self.scheme)
         what = "tokens" if self.scheme.is_plain else "entities with the right borders"
         metric = self.metrics[0]
         draw_confusions(
             folder / "confusion_matrix.png",
-            counts,
-            names,
+            confusions.counts,
+            confusions.names,
             title=f"dev rows, {what}: {self.columns[metric]} {scores[metric]:.3f}",
         )
-        write_mistakes(folder / "dev_mistakes.tsv", table, found, self.scheme)
+        lines = mistake_lines(table.lines, table.texts, table.labels, found, self.scheme)
+        with (folder / "dev_mistakes.tsv").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
 
     def describe(self) -> str:
         num_types = len(self.known_labels())

@@ -1,0 +1,537 @@
+"""Files of tagged tokens in every form: read, written, and every fault of a row."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bertpre.config.schema import Finetune
+from bertpre.corpus.files import STDIN
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning.tagged_cells import join_cell, split_cell
+from bertpre.finetuning.tagged_files import claim, open_tagged
+from bertpre.finetuning.tagged_rows import TaggedFile, TaggedRow
+
+FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+JAN = ([("Jan", "B-PER"), ("sleeps", "O")], [(".", "O")])
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def lines(folder: Path, *objects: object, name: str = "t.jsonl") -> Path:
+    return write(folder, name, "".join(json.dumps(one) + "\n" for one in objects))
+
+
+def opened(path: Path, *, with_tags=True, layout=None, **options) -> TaggedFile:
+    return open_tagged(path, Finetune(**options), with_tags=with_tags, layout=layout)
+
+
+def rows(path: Path, **options) -> list[TaggedRow]:
+    return list(opened(path, **options).rows())
+
+
+def pairs(path: Path, **options) -> list[list[tuple[str, str]]]:
+    return [list(zip(one.tokens, one.tags, strict=True)) for one in rows(path, **options)]
+
+
+def fault(path: Path, **options):
+    [row] = rows(path, **options)
+    assert (row.tokens, row.tags) == ((), None)
+    return row.fault
+
+
+def tagged(path: Path, tag: str | None = "X", **options) -> str:
+    """Write a file with one tag for all tokens; None for rows without tags."""
+    file = opened(path, with_tags=False, **options)
+    parts = [
+        file.write(row, None if tag is None else [tag] * len(row.tokens)) for row in file.rows()
+    ]
+    return file.header() + "".join(parts)
+
+
+# Every form
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "layout"),
+    [
+        (
+            "t.conll",
+            "Jan\tB-PER\nsleeps\tO\n\n.\tO\n",
+            {"form": "columns", "width": 2, "separator": "\t", "text": 1, "label": 2},
+        ),
+        (
+            "t.jsonl",
+            '{"tokens": ["Jan", "sleeps"], "labels": ["B-PER", "O"]}\n\n'
+            '{"tokens": ["."], "labels": ["O"]}\n',
+            {"form": "tokens", "text": "tokens", "label": "labels"},
+        ),
+        (
+            "t.jsonl",
+            '{"text": "Jan sleeps", "entities": [{"start": 0, "end": 3, "label": "PER"}]}\n'
+            '{"text": ".", "entities": []}',
+            {"form": "entities", "text": "text", "label": "entities"},
+        ),
+        (
+            "t.jsonl",
+            '{"text": "Jan sleeps", "label": "B-PER O"}\n{"text": ".", "label": "O"}\n',
+            {"form": "cells", "text": "text", "label": "label"},
+        ),
+        (
+            "t.tsv",
+            "text\tlabel\nJan sleeps\tB-PER O\n.\tO\n",
+            {"form": "cells", "text": "text", "label": "label"},
+        ),
+        (
+            "t.csv",
+            "label,text\n\"['B-PER', 'O']\",\"['Jan', 'sleeps']\"\nO,.\n",
+            {"form": "cells", "text": "text", "label": "label"},
+        ),
+    ],
+)
+def test_forms_read_alike(tmp_path, name, content, layout):
+    path = write(tmp_path, name, content)
+    zipped = write(tmp_path, f"{name}.gz", gzip.compress(content.encode()))
+
+    assert pairs(path) == pairs(zipped) == list(JAN)
+    assert opened(path).layout == layout
+    assert [row.tags for row in rows(path, with_tags=False)] == [None, None]
+
+
+def test_parquet_has_lists_or_texts(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = {
+        "tokens": [["New York", ""], ["."], None],
+        "ner": [[3, 0], [0], [0]],
+        "text": ["a b", "c", "d"],
+        "label": ["X O", "O", "O"],
+    }
+    parquet.write_table(pyarrow.table(table), tmp_path / "t.parquet")
+
+    first, second, third = rows(tmp_path / "t.parquet", text_column="tokens", label_column="ner")
+    assert (first.tokens, first.tags) == (("New York", ""), ("3", "0"))
+    assert (second.tokens, second.tags) == ((".",), ("0",))
+    assert "row 3: column 'tokens': expected text, found null" in third.fault.message
+    assert pairs(tmp_path / "t.parquet") == [[("a", "X"), ("b", "O")], [("c", "O")], [("d", "O")]]
+    assert tagged(tmp_path / "t.parquet", text_column="tokens", label_column="ner") == (
+        'tokens\tner\n["New York", ""]\tX X\n.\tX\n\t\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.conll", "# id 1\na\tO\nb\tO\n\n\nc\tO", "# id 1\na\tX\nb\tX\n\n\nc\tX"),
+        ("t.bio", "a\nb\n\nc\n", "a\tX\nb\tX\n\nc\tX\n"),
+        (
+            "t.jsonl",
+            '{"id": 1.50, "tokens": ["é", "b"], "labels": [], "n": null}\n{"tokens": []}\n',
+            '{"id": 1.50, "tokens": ["é", "b"], "labels": ["X", "X"], "n": null}\n'
+            '{"tokens": [], "labels": []}\n',
+        ),
+        (
+            "t.jsonl",
+            '{"text": " a,b", "id": -0}\n',
+            '{"text": " a,b", "id": -0, "entities": [{"start": 1, "end": 2, "label": "X"}, '
+            '{"start": 2, "end": 3, "label": "X"}, {"start": 3, "end": 4, "label": "X"}]}\n',
+        ),
+        ("t.tsv", "id\ttext\n1\ta  b\n2\tc\n", "text\tlabel\na  b\tX X\nc\tX\n"),
+        ("t.csv", 'text,x\n"a\nb",1\n', "text\tlabel\na b\tX X\n"),
+        ("t.csv", "text,x\n\"['a b', 'c']\",1\n", "text\tlabel\n['a b', 'c']\tX X\n"),
+    ],
+)
+def test_files_go_out_in_the_form_in_which_they_came(tmp_path, name, content, expected):
+    assert tagged(write(tmp_path, name, content)) == expected
+
+
+def test_rows_without_predictions_stay_as_they_are(tmp_path):
+    columns = write(tmp_path, "t.conll", "a O\nb\n\nc O\n")
+    objects = write(tmp_path, "t.jsonl", '{"tokens": ["a"],  "x":1}\r\nno\n{"tokens": 1}')
+    table = write(tmp_path, "t.csv", 'id,text\n1,a b\n2\n3,"c\td"\n')
+
+    assert tagged(columns, None) == "a O\nb\n\nc O\n"
+    assert tagged(objects, None) == '{"tokens": ["a"],  "x":1}\r\nno\n{"tokens": 1}\n'
+    assert tagged(table, None) == "text\tlabel\na b\t\n\t\nc d\t\n"
+    assert tagged(objects) == ('{"tokens": ["a"], "x": 1, "labels": ["X"]}\nno\n{"tokens": 1}\n')
+    assert tagged(table) == "text\tlabel\na b\tX X\n\t\nc d\tX X\n"
+
+
+def test_no_header_means_names_of_our_own(tmp_path):
+    path = write(tmp_path, "t.tsv", "a b\tO O\n")
+
+    options = {"header": False, "text_column": 1, "label_column": 2}
+    assert pairs(path, **options) == [[("a", "O"), ("b", "O")]]
+    assert tagged(path, **options) == "tokens\tlabels\na b\tX X\n"
+
+
+def test_the_form_of_a_prediction_file_may_be_another(tmp_path):
+    """Options of the training file are repeated in prediction, but name nothing there."""
+    columns = {"form": "columns", "width": 3, "separator": " ", "text": 2, "label": 3}
+    tokens = {"form": "tokens", "text": "words", "label": "ner"}
+    cells = {"form": "cells", "text": "body", "label": "tags"}
+    conll = write(tmp_path, "t.conll", "a\nb\n")
+    objects = write(tmp_path, "t.jsonl", '{"text": "a b"}\n')
+    table = write(tmp_path, "t.tsv", "text\na b\n")
+
+    assert tagged(conll, layout=tokens, text_column="words", label_column="ner") == "a\tX\nb\tX\n"
+    for layout in (columns, tokens, cells):
+        assert "entities" in tagged(objects, layout=layout, text_column=layout["text"])
+    for layout in (columns, tokens):
+        assert tagged(table, layout=layout, text_column=layout["text"]) == (
+            "text\tlabel\na b\tX X\n"
+        )
+    assert tagged(objects, layout={"form": "cells", "text": "text", "label": "tags"}) == (
+        '{"text": "a b", "tags": "X X"}\n'
+    )
+
+
+def test_the_columns_of_training_hold_for_prediction(tmp_path):
+    train = write(tmp_path, "train.conll", "1 a N O\n")
+    new = write(tmp_path, "new.conll", "1 b V\n")
+    layout = opened(train, text_column=2).layout
+
+    assert rows(new, with_tags=False, layout=layout)[0].tokens == ("b",)
+    assert tagged(new, layout=layout) == "1 b V X\n"
+    objects = lines(tmp_path, {"words": ["a"], "ner": ["O"]})
+    layout = opened(objects, text_column="words", label_column="ner").layout
+    assert layout == {"form": "tokens", "text": "words", "label": "ner"}
+    assert tagged(objects, layout=layout) == '{"words": ["a"], "ner": ["X"]}\n'
+
+
+def test_standard_input_needs_a_format(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="standard input: the format is unknown") as caught:
+        opened(Path("-"), with_tags=False)
+    assert "--format conll" in caught.value.hint
+
+    for format, content in (("conll", "a\n"), ("jsonl", '{"tokens": ["a"]}\n'), ("tsv", "text\na")):
+        with write(tmp_path, "in", content).open("rb") as file:
+            saved = os.dup(0)
+            os.dup2(file.fileno(), 0)
+            try:
+                [row] = rows(STDIN, with_tags=False, format=format)
+            finally:
+                os.dup2(saved, 0)
+                os.close(saved)
+        assert row.tokens == ("a",)
+
+
+def test_names_mean_nothing_in_a_column_file(tmp_path):
+    path = write(tmp_path, "t.conll", "a O\n")
+
+    for option in ("text_column", "label_column"):
+        with pytest.raises(ConfigError, match=f"{option}: 'word': expected a number") as caught:
+            opened(path, **{option: "word"})
+        assert f"--{option.replace('_', '-')} 1" in caught.value.hint
+
+
+def test_options_that_contradict_are_refused(tmp_path):
+    objects = lines(tmp_path, {"tokens": ["a"], "labels": ["O"]})
+
+    with pytest.raises(ConfigError, match="text_column and label_column are both 'tokens'"):
+        opened(objects, text_column="tokens", label_column="tokens")
+    with pytest.raises(ConfigError, match="text_column and label_column are both 'x'"):
+        opened(tmp_path / "t.tsv", text_column="x", label_column="x")
+    with pytest.raises(ConfigError, match="pair_column: 'b': tokens with tags have no second"):
+        opened(objects, pair_column="b")
+
+
+def test_invalid_bytes_are_counted(tmp_path, caplog):
+    path = write(tmp_path, "t.conll", b"a\xff O\n")
+
+    assert pairs(path, on_bad_bytes="replace") == [[("a\ufffd", "O")]]
+    assert f"{path}: 1 byte sequences are not valid utf-8" in caplog.text
+    with pytest.raises(CorpusError, match="line 1, byte 2 of the line: expected UTF-8"):
+        opened(path)
+
+
+# JSON lines
+
+
+def test_numbers_are_labels_and_tokens_as_they_are_written(tmp_path):
+    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", 10.0], "labels": [3, 1e0]}\n')
+
+    assert pairs(path) == [[("a", "3"), ("10.0", "1e0")]]
+
+
+def test_fields_may_be_inside_others(tmp_path):
+    path = lines(tmp_path, {"d": {"w": ["a"], "t": ["O"], "x": 1}, "id": 2})
+
+    options = {"text_column": "d.w", "label_column": "d.t"}
+    assert pairs(path, **options) == [[("a", "O")]]
+    assert json.loads(tagged(path, **options)) == {
+        "d": {"w": ["a"], "t": ["X"], "x": 1}, "id": 2
+    }  # fmt: skip
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@FIXTURE
+@given(
+    st.dictionaries(st.text(), JSON, max_size=4),
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5),
+)
+def test_all_other_fields_come_back(tmp_path, fields, tokens):
+    fields = {**fields, "tokens": tokens}
+    path = lines(tmp_path, fields)
+
+    out = tagged(path)
+
+    assert json.loads(out) == {**fields, "labels": ["X"] * len(tokens)}
+    assert out.encode()
+
+
+def test_numbers_too_long_for_python_come_back(tmp_path):
+    number = "0.12345678901234567890123" + "0" * 5000
+    path = write(tmp_path, "t.jsonl", f'{{"n": [{number}, 1e999, 1{"0" * 5000}], "tokens": []}}\n')
+
+    assert tagged(path).startswith(f'{{"n": [{number}, 1e999, 1{"0" * 5000}], ')
+
+
+def test_entities_are_tags_and_words_that_they_cut_are_said(tmp_path, caplog):
+    path = lines(
+        tmp_path,
+        {
+            "text": "unNewYork in 北京市",
+            "entities": [
+                {"start": 13, "end": 15, "label": "LOC", "id": 7},
+                {"start": 2, "end": 9, "label": "LOC"},
+            ],
+        },
+    )
+
+    assert pairs(path) == [
+        [
+            ("un", "O"),
+            ("NewYork", "B-LOC"),
+            ("in", "O"),
+            ("北", "B-LOC"),
+            ("京", "I-LOC"),
+            ("市", "O"),
+        ]
+    ]
+    assert caplog.text.count("1 of 2 entities start or end inside a word") == 1
+    assert rows(path, with_tags=False)[0].tokens == ("unNewYork", "in", "北", "京", "市")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"tokens": ["a", "b"], "labels": ["O"]}, "found 1 tag for 2 tokens"),
+        ({"tokens": ["a"], "labels": [""]}, "tag 1 is empty"),
+        (
+            {"tokens": ["a"], "labels": "O"},
+            "field 'labels': expected a list of texts, found a text",
+        ),
+        ({"tokens": ["a"]}, "field 'labels': expected a list of texts, found nothing"),
+        (
+            {"tokens": ["a", None], "labels": []},
+            "'tokens': expected texts, found nothing at place 2",
+        ),
+        ({"tokens": [["a"]], "labels": []}, "'tokens': expected texts, found a list at place 1"),
+        ({"tokens": ["a"], "labels": [True]}, "'labels': expected texts, found true at place 1"),
+        ({"tokens": ["\ud800"], "labels": ["O"]}, "'tokens': contains half of a surrogate pair"),
+        ({"text": "\ud800", "entities": []}, "field 'text': contains half of a surrogate pair"),
+        ({"text": "a b", "label": "O"}, "found 1 tag for 2 tokens"),
+        ({"text": "a", "entities": {}}, "'entities': expected a list of entities, found an object"),
+    ],
+)
+def test_bad_fields_are_faults(tmp_path, fields, problem):
+    assert problem in fault(lines(tmp_path, fields)).message
+
+
+@pytest.mark.parametrize(
+    ("entities", "problem"),
+    [
+        (
+            [{"start": 0, "end": 99, "label": "A"}],
+            "'A' at 0-99 is outside the text of 8 characters",
+        ),
+        ([{"start": -1, "end": 3, "label": "A"}], "'A' at -1-3 is outside the text"),
+        ([{"start": 2, "end": 2, "label": "A"}], "'A' at 2-2 has no text"),
+        ([{"start": 3, "end": 1, "label": "A"}], "'A' at 3-1 has no text"),
+        ([{"start": 3, "end": 4, "label": "A"}], "'A' at 3-4 has no text"),
+        ([{"start": 0.0, "end": 3, "label": "A"}], "start: expected an integer, found 0.0"),
+        ([{"start": "0", "end": 3, "label": "A"}], "start: expected an integer, found a text"),
+        ([{"start": 0, "label": "A"}], "end: expected an integer, found nothing"),
+        ([{"start": True, "end": 3, "label": "A"}], "start: expected an integer, found true"),
+        ([{"start": 0, "end": 3, "label": ""}], "label: expected a text, found nothing"),
+        ([{"start": 0, "end": 3, "label": ["A"]}], "label: expected a text, found a list"),
+        ([[0, 3, "A"]], "entity 1 of 'entities': expected an object with start, end and label"),
+        (
+            [{"start": 2, "end": 7, "label": "A"}, {"start": 0, "end": 3, "label": "B"}],
+            "'B' at 0-3 and 'A' at 2-7 overlap",
+        ),
+        ([{"start": 0, "end": 3, "label": "A"}] * 2, "'A' at 0-3 and 'A' at 0-3 overlap"),
+    ],
+)
+def test_bad_entities_are_faults(tmp_path, entities, problem):
+    error = fault(lines(tmp_path, {"text": "Jan here", "entities": entities}))
+
+    assert error.message.startswith(f"{tmp_path / 't.jsonl'}: line 1: ")
+    assert problem in error.message
+    assert "count the characters of the text from 0" in error.hint
+
+
+def test_entities_that_touch_do_not_overlap(tmp_path):
+    entities = [{"start": 2, "end": 3, "label": 1}, {"start": 0, "end": 2, "label": 1}]
+
+    assert pairs(lines(tmp_path, {"text": "北京市", "entities": entities})) == [
+        [("北", "B-1"), ("京", "I-1"), ("市", "B-1")]
+    ]
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", "3", '{"tokens": [}'])
+def test_lines_that_are_no_objects_are_faults(tmp_path, line):
+    path = write(tmp_path, "t.jsonl", line + '\n{"tokens": ["a"], "labels": ["O"]}\n')
+
+    bad, good = rows(path)
+
+    assert bad.fault.line == 1
+    assert good.tokens == ("a",)
+
+
+def test_objects_without_tokens_are_refused_with_all_that_may_be(tmp_path):
+    path = lines(tmp_path, {"sentence": "a", "label": "O"})
+
+    with pytest.raises(CorpusError) as caught:
+        opened(path)
+    assert caught.value.message.endswith(
+        "line 1: found the fields 'sentence', 'label'; expected lists 'tokens' and 'labels', "
+        "a text 'text' and a list 'entities', or texts 'text' and 'label'"
+    )
+    assert "--text-column" in caught.value.hint
+    with pytest.raises(CorpusError, match="expected a list 'tokens' or a text 'text'"):
+        opened(path, with_tags=False)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_a_file_without_rows_has_none(tmp_path, content):
+    for name in ("t.jsonl", "t.conll", "t.tsv"):
+        assert rows(write(tmp_path, name, content)) == []
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("", ()),
+        ("a  b ", ("a", "b")),
+        ("a\u00a0b\u3000c d", ("a\u00a0b\u3000c", "d")),
+        ("a\nb\tc", ("a", "b", "c")),
+        ("['a', 'b c', \"d'e\"]", ("a", "b c", "d'e")),
+        ('["a", "\\u00e9", "\\/", "\\ud83d\\ude00"]', ("a", "é", "/", "😀")),
+        ("['a' 'b'\n 'c']", ("a", "b", "c")),
+        (r"['\'', '\\', '\u00e9']", ("'", "\\", "é")),
+        ("[]", ()),
+        ("[1]", ("[1]",)),
+        ("[ a ]", ("[", "a", "]")),
+        ("['a', None]", ("['a',", "None]")),
+        ("['a''b']", ("['a''b']",)),
+        ("[['a']]", ("[['a']]",)),
+        (r"['\ud800']", (r"['\ud800']",)),
+        (r"['\d']", (r"['\d']",)),
+    ],
+)
+def test_a_cell_is_split_at_spaces_or_a_list(cell, expected):
+    assert split_cell(cell) == expected
+
+
+@pytest.mark.parametrize("cell", ["[3, 0]", "[3 0]", '["3", 0]', "3 0"])
+def test_numbers_may_be_a_list_of_tags(cell):
+    assert split_cell(cell, with_numbers=True) == ("3", "0")
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_a_cell_gives_back_what_was_written_into_it(items):
+    cell = join_cell(items)
+
+    assert split_cell(cell) == tuple(items)
+    assert not set(cell) & set("\t\r\n")
+
+
+def test_unequal_numbers_are_a_fault_that_names_both(tmp_path):
+    path = write(tmp_path, "t.tsv", "text\tlabel\na b c\tO O\n")
+
+    error = fault(path)
+
+    assert error.message == f"{path}: line 2: found 2 tags for 3 tokens"
+    assert error.hint == "give every token one tag"
+
+
+def test_bad_rows_keep_their_place(tmp_path):
+    path = write(tmp_path, "t.tsv", "id\ttext\n1\ta\n2\n3\tb\n4\n")
+
+    found = rows(path, with_tags=False)
+
+    assert [row.line for row in found] == [2, 3, 4, 5]
+    assert [row.fault is None for row in found] == [True, False, True, False]
+
+
+# What is claimed
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "reason"),
+    [
+        ("t.conll", "", {}, "a file of columns"),
+        ("t.bio.gz", "", {}, "a file of columns"),
+        ("t.txt", "a O", {"format": "conll"}, "a file of columns"),
+        ("t.jsonl", '{"tokens": [], "labels": []}', {}, "lists 'tokens' and 'labels'"),
+        (
+            "t.jsonl",
+            '\n{"w": ["a"], "t": ["O"]}',
+            {"text_column": "w", "label_column": "t"},
+            "lists 'w' and 't'",
+        ),
+        ("t.jsonl", '{"text": "a", "entities": []}', {}, "a list 'entities'"),
+        ("t.jsonl", '{"text": "a", "entities": [], "label": "x"}', {}, None),
+        ("t.jsonl", '{"text": "a", "label": ["x"]}', {}, None),
+        ("t.jsonl", '{"text": "a", "label": "x"}', {}, None),
+        ("t.jsonl", "no", {}, None),
+        ("t.jsonl", "", {}, None),
+        ("t.tsv", "text\tlabel\na b\tO O\n", {}, None),
+        ("t.dat", "a O", {}, None),
+    ],
+)
+def test_files_that_show_tagged_tokens_are_claimed(tmp_path, name, content, options, reason):
+    assert claim(write(tmp_path, name, content), Finetune(**options)) == reason
+
+
+@FIXTURE
+@given(
+    st.lists(
+        st.lists(st.text("ab#é北 \u3000", min_size=1), min_size=1, max_size=4),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(["t.conll", "t.jsonl", "t.tsv"]),
+)
+def test_tokens_in_are_tokens_out(tmp_path, sentences, name):
+    if name == "t.conll":
+        content = "\n".join("".join(f"{one}\tO\n" for one in tokens) for tokens in sentences)
+    elif name == "t.jsonl":
+        content = "".join(json.dumps({"tokens": tokens}) + "\n" for tokens in sentences)
+    else:
+        content = "text\n" + "".join(join_cell(tokens) + "\n" for tokens in sentences)
+    path = write(tmp_path, name, content)
+
+    found = pairs(write(tmp_path, f"again-{name}", tagged(path)))
+
+    assert found == [[(one, "X") for one in tokens] for tokens in sentences]
