@@ -7,7 +7,7 @@ from bertpre.config.schema import Finetune
 from bertpre.corpus.rows import RowError
 from bertpre.finetuning.outputs import Outputs
 from bertpre.finetuning.tables import InputRow, LabelledTable, pass_good_rows
-from bertpre.finetuning.tagged_files import TaggedFile
+from bertpre.finetuning.tagged_rows import TaggedFile
 from bertpre.finetuning.task import PredictionFile
 
 
