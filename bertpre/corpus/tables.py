@@ -83,11 +83,7 @@ def read_rows(
     Raises:
         CorpusError: a column is missing, quotes are unbalanced, or a row is unusable.
     """
-    reading: _Reading = {
-        "decoding": decoding,
-        "on_bytes": on_bytes,
-        "on_bad_bytes": on_bad_bytes,
-    }
+    reading = _Reading(decoding=decoding, on_bytes=on_bytes, on_bad_bytes=on_bad_bytes)
     if format == "conll":
         yield from _sentence_rows(path, columns, reading, on_bad_row)
         return
@@ -95,14 +91,8 @@ def read_rows(
     separators = {str(name): value for name, value in (list_separators or {}).items()}
     if format == "parquet":
         values = read_parquet(path, names, on_bytes=on_bytes)
-
-        def cells_of_values(fault: _Fault, row: list[tuple[str, Any]]) -> tuple[str, ...]:
-            return tuple(
-                _make_cell(fault, f"column {found!r}", value, separators.get(name))
-                for name, (found, value) in zip(names, row, strict=True)
-            )
-
-        yield from _usable_rows(path, values, cells_of_values, on_bad_row, unit="row")
+        parquet_cells = functools.partial(_parquet_cells, names=names, separators=separators)
+        yield from _usable_rows(path, values, parquet_cells, on_bad_row, unit="row")
         return
     lines = read_lines(path, **reading)
     if format == "jsonl":
@@ -219,6 +209,19 @@ def _without_blank_lines(
             blank = []
         elif width == 1:
             blank.append(line)
+
+
+def _parquet_cells(
+    fault: _Fault,
+    row: list[tuple[str, Any]],
+    *,
+    names: Sequence[str],
+    separators: Mapping[str, str],
+) -> tuple[str, ...]:
+    return tuple(
+        _make_cell(fault, f"column {found!r}", value, separators.get(name))
+        for name, (found, value) in zip(names, row, strict=True)
+    )
 
 
 def _json_cells(

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from bertpre.config.schema import Finetune
 from bertpre.corpus.inputs import TableFormat
-from bertpre.corpus.tables import ListCell, Row, RowError, read_rows
+from bertpre.corpus.rows import RowError
+from bertpre.corpus.tables import ListCell, Row, read_rows
 from bertpre.errors import ConfigError
 from bertpre.finetuning.tagged_rows import Columns, TaggedRow, reading_of
 
@@ -122,6 +123,7 @@ class CellFile:
         return TaggedRow(line=row.line, fault=fault, source=source)
 
 
+# For the fault of `number_fault`.
 NUMBER_HINT = "give every token one tag"
 
 
