@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.finetuning.schemes import OUTSIDE_TAG, Scheme, Span
 from bertpre.finetuning.outputs import ClassRow, Scores
+from bertpre.finetuning.schemes import OUTSIDE_TAG, Scheme, Span
 
 NO_ENTITY = "no entity"
 

@@ -62,6 +62,7 @@ def read_table(
     """
     table, faults = task.read(path, config)
     table = _without_faults(table, faults, type(task), config)
+    task.check_scored(table, train_name=train_name)
     unknown = task.unknown(table.labels)
     bad = [line for line, names in zip(table.lines, unknown, strict=True) if names]
     if not bad:

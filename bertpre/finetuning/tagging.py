@@ -25,8 +25,13 @@ from bertpre.finetuning.outputs import (
     Targets,
     as_rows,
 )
-from bertpre.finetuning.scheme_recognition import recognize_table, scheme_of_names
-from bertpre.finetuning.schemes import IOB2, OUTSIDE_TAG, SCHEMES, Scheme
+from bertpre.finetuning.scheme_recognition import (
+    MixedSchemes,
+    recognize,
+    recognize_table,
+    scheme_of_names,
+)
+from bertpre.finetuning.schemes import IOB2, OUTSIDE_TAG, PLAIN, SCHEMES, Scheme
 from bertpre.finetuning.scores import SMALLEST_PROBABILITY
 from bertpre.finetuning.tables import (
     Fault,
@@ -164,6 +169,10 @@ class Tagging(Task):
         return table, faults
 
     @classmethod
+    def row_faults(cls, table: LabelledTable, row: int, config: Finetune) -> list[str]:
+        return [] if table.texts[row] else ["the sentence has no tokens"]
+
+    @classmethod
     def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
         """Recognize the scheme, and collect the types.
 
@@ -195,6 +204,19 @@ class Tagging(Task):
 
     def own_facts(self) -> dict[str, Any]:
         return {"scheme": self.scheme.name}
+
+    def check_scored(self, table: LabelledTable, *, train_name: str) -> None:
+        """Refuse tags of another scheme, which would all count as wrong."""
+        found = recognize(table.labels)
+        if isinstance(found, MixedSchemes) or found.scheme in (self.scheme, PLAIN):
+            return
+        num_whole = sum(len(self.scheme.spans(tags)) for tags in table.labels)
+        if num_whole < found.num_entities / 2:
+            raise CorpusError(
+                f"{table.name}: its tags follow {found.scheme.name}, but those of {train_name} "
+                f"{self.scheme.name}",
+                "convert one of the files to the scheme of the other",
+            )
 
     def unknown(self, cells: Sequence[Tags]) -> list[list[str]]:
         types = set(self.known_labels())

@@ -130,6 +130,14 @@ class Task(ABC):
         """Rebuild the task from the manifest of a model folder."""
         return cls(names=tuple(manifest["classes"]))
 
+    def check_scored(self, table: LabelledTable, *, train_name: str) -> None:
+        """Check the labels of a table to score as a whole.
+
+        Raises:
+            CorpusError: they are of another kind than those of the training table.
+        """
+        return
+
     @abstractmethod
     def unknown(self, cells: Sequence[Any]) -> list[list[str]]:
         """Return the labels in each cell that the model cannot predict."""
