@@ -19,6 +19,8 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import InteropError
 from bertpre.finetuning.finetune import stored_options
+from bertpre.finetuning.scheme_recognition import scheme_of_names
+from bertpre.finetuning.schemes import IOB1, IOB2
 from bertpre.interop.foreign_folder import ForeignFolder, read_foreign_folder
 from bertpre.model import names
 from bertpre.model.bert import BertModel
@@ -224,4 +226,8 @@ def _objective(absent: tuple[str, ...]) -> dict[str, object]:
 def _task(found: ForeignFolder) -> dict[str, object]:
     """Return the manifest entries that `bertpre predict` needs, with default table options."""
     about = _TASKS[str(found.classifier)]
-    return {**about, "classes": list(found.classes), "options": stored_options(Finetune())}
+    # Names do not tell IOB1 from IOB2, so nothing that one of them allows may be forbidden.
+    is_known = scheme_of_names(found.classes) not in (IOB1, IOB2)
+    is_constrained = is_known or about["pooling"] is not None
+    options = stored_options(Finetune()) | ({} if is_constrained else {"constrained": False})
+    return {**about, "classes": list(found.classes), "options": options}

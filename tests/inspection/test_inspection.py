@@ -191,7 +191,7 @@ def test_a_checkpoint_shows_shapes_parameters_and_what_made_it(chain):
 def test_folders_of_other_libraries_and_imports_say_so(make_foreign, tmp_path):
     from bertpre.interop.import_checkpoint import import_checkpoint
 
-    foreign = make_foreign("BertForTokenClassification")
+    foreign = make_foreign("BertForQuestionAnswering")
     tensors = load_file(foreign / "model.safetensors")
     tensors["bert.embeddings.position_ids"] = np.arange(48)[None]
     save_file(tensors, foreign / "model.safetensors", metadata={"format": "pt"})
@@ -205,7 +205,7 @@ def test_folders_of_other_libraries_and_imports_say_so(make_foreign, tmp_path):
     assert not any(name.endswith("position_ids") for name in names)
     about = facts(ours.sections, "checkpoint")
     assert about["made by"] == "import"
-    assert about["tensors not used"] == "classifier.bias, classifier.weight"
+    assert about["tensors not used"] == "qa_outputs.bias, qa_outputs.weight"
 
 
 def test_a_model_shows_labels_scores_and_history(chain):

@@ -43,7 +43,7 @@ def make_tagger(tmp_path: Path, tiny_tokenizer: Path) -> Callable[..., Path]:
         labels = {"id2label": {str(number): tag for number, tag in enumerate(TAGS)}}
         save_model(folder, model, extra_config=labels | {"pad_token_id": tokenizer.pad_id})
         tokenizer.save_files(folder)
-        about = {"task": "classification", "classes": TAGS, "pooling": None, "max_seq_length": 48}
+        about = {"task": "tagging", "classes": TAGS, "pooling": None, "max_seq_length": 48}
         write_manifest(folder, "model", {**about, "options": stored_options(Finetune())})
         return folder
 

@@ -262,7 +262,7 @@ def test_a_tagger_keeps_its_weights_and_the_order_of_its_tags(
     assert (report.kind, report.architecture) == ("model", "BertForTokenClassification")
     assert (report.unused, report.absent) == ((), ("pooler", "MLM head", "NSP head"))
     manifest = json.loads((tmp_path / "in/manifest.json").read_text())
-    options = stored_options(Finetune())
+    options = stored_options(Finetune()) | ({"constrained": False} if "O" in expected else {})
     about = {"task": "tagging", "classes": expected, "pooling": None, "options": options}
     assert manifest | about == manifest
     config = json.loads((tmp_path / "in/config.json").read_text())
@@ -401,3 +401,72 @@ def test_a_real_sentence_encoder_comes_in(parity_folder, tmp_path):
     output = encoder(flatten(arrays["input_ids"], keep, arrays["token_type_ids"]))
     torch.testing.assert_close(output.hidden_states, arrays["last_hidden_state"][keep], **CLOSE)
     torch.testing.assert_close(output.pooled_output, arrays["pooler_output"], **CLOSE)
+
+
+def tags_there(folder: Path, sentences: list[list[str]]) -> list[list[str]]:
+    """The tags that the transformers library gives each token, at its first piece."""
+    from transformers import AutoTokenizer, BertForTokenClassification
+
+    model = BertForTokenClassification.from_pretrained(folder, ignore_mismatched_sizes=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    found = []
+    for tokens in sentences:
+        batch = tokenizer([tokens], is_split_into_words=True, return_tensors="pt")
+        words = batch.word_ids(0)
+        with torch.no_grad():
+            best = model(**batch).logits[0].argmax(dim=1).tolist()
+        places = [words.index(number) for number in range(len(tokens))]
+        found.append([model.config.id2label[best[place]] for place in places])
+    return found
+
+
+def tags_here(folder: Path, sentences: list[list[str]], work: Path, **options) -> list[list[str]]:
+    given, out = work / "new.conll", work / "out.conll"
+    given.write_text("\n".join("\n".join(tokens) + "\n" for tokens in sentences))
+    config = Finetune(format="conll", device="cpu", precision="fp32", **options)
+    predict(folder, given, output=out, config=config, overwrite=True)
+    blocks = out.read_text().strip("\n").split("\n\n")
+    return [[line.split("\t")[1] for line in block.split("\n")] for block in blocks]
+
+
+SENTENCES = [["the", "cat", "sees", "bread"], ["without", "a", "word"], ["harbour"] * 9]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "tags", [["I-X", "O", "B-Y", "I-Y", "B-X"], ["VERB", "NOUN", "DET", "X", "Y"]]
+)
+def test_an_imported_tagger_gives_the_tags_of_the_library(make_foreign, tmp_path, tags):
+    labels = dict(enumerate(tags))
+    foreign = make_foreign("BertForTokenClassification", num_labels=5, id2label=labels)
+
+    import_checkpoint(foreign, tmp_path / "in")
+
+    found = tags_here(tmp_path / "in", SENTENCES, tmp_path, constrained=False)
+    assert found == tags_there(foreign, SENTENCES)
+    assert len({tag for row in found for tag in row}) > 2
+
+
+def test_an_imported_tagger_forbids_nothing_if_its_scheme_is_not_known(make_foreign, tmp_path):
+    labels = dict(enumerate(["O", "B-X", "I-X"]))
+    whole = dict(enumerate(["O", "B-X", "I-X", "E-X", "S-X"]))
+    for names, stored in ((labels, False), (whole, None)):
+        foreign = make_foreign("BertForTokenClassification", num_labels=len(names), id2label=names)
+        import_checkpoint(foreign, tmp_path / "in", overwrite=True)
+
+        options = json.loads((tmp_path / "in/manifest.json").read_text())["options"]
+        assert options.get("constrained") is stored
+
+
+@pytest.mark.parity
+def test_a_real_token_classifier_gives_the_tags_of_the_library(parity_folder, tmp_path):
+    folder = parity_folder / "tiny_ner_bert"
+    vocabulary = (folder / "vocab.txt").read_text().split("\n")
+    words = [word for word in vocabulary[10:390] if word.isalnum()]
+    # Up to 14 pieces have room in its 16 positions.
+    sentences = [words[first : first + 9] for first in range(0, len(words) - 9, 9)]
+    import_checkpoint(folder, tmp_path / "in", add_rows=True)
+
+    found = tags_here(tmp_path / "in", sentences, tmp_path, constrained=False)
+
+    assert found == tags_there(folder, sentences)
