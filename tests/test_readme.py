@@ -25,11 +25,10 @@ YOUR_FILES = {
 }
 OUTPUT_FILES = {
     *("vocab.txt", "config.json", "config.yaml", "manifest.json", "metrics.jsonl", "metrics.json"),
-    *("curves.png", "classes.tsv", "dev_predictions.tsv", "dev_predictions.conll"),
-    *("dev_mistakes.tsv", "model.safetensors", "tokenizer.json"),
+    *("curves.png", "classes.tsv", "dev_predictions.tsv", "model.safetensors", "tokenizer.json"),
     "chain.json",
 }
-NOT_MADE_HERE = {"model.onnx", "data/demo/"}
+NOT_MADE_HERE = {"model.onnx", "data/demo/", "dev_mistakes.tsv"}
 FILE_NAME = re.compile(r"[\w./-]+\.(?:py|yaml|toml|md|txt|tsv|csv|jsonl?|bin|safetensors|onnx|png)")
 # Cuts the training short: options of every command that trains, and of some in addition.
 SMALL = {

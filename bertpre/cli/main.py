@@ -29,7 +29,7 @@ from bertpre.errors import BertpreError
 
 app = typer.Typer(
     name="bertpre",
-    help="Pretrain BERT on your own text and fine-tune classifiers on the result.",
+    help="Pretrain BERT on your own text and fine-tune classifiers and taggers on the result.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
