@@ -33,7 +33,10 @@ def command(
         ),
     ],
     train: Annotated[
-        Path, typer.Option("--train", help="Table of texts and labels to learn from.")
+        Path,
+        typer.Option(
+            "--train", help="Table of texts, or file of tokens, with labels to learn from."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", help="Model folder to make.")],
     dev: Dev = None,
@@ -42,7 +45,7 @@ def command(
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Fine-tune a checkpoint on a labelled table, and score it beside simple baselines.
+    """Fine-tune a checkpoint on labelled texts or tokens, and score it beside simple baselines.
 
     Example: bertpre finetune run --train train.tsv --dev dev.tsv --test test.tsv --output model
     """

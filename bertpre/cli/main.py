@@ -57,7 +57,7 @@ for name, command, summary in (
     ("build-vocab", build_vocab.command, "Build a vocabulary from text."),
     ("make-data", make_data.command, "Turn text into pretraining data."),
     ("pretrain", pretrain.command, "Pretrain BERT on a data folder."),
-    ("finetune", finetune.command, "Fine-tune a checkpoint on a labelled table."),
+    ("finetune", finetune.command, "Fine-tune a checkpoint on labelled texts or tokens."),
     ("chain", chain.command, "Run the four commands above, one after another."),
     ("predict", predict.command, "Predict the label of every row of a table."),
     ("fill-mask", fill_mask.command, "Show what a model expects at each [MASK]."),

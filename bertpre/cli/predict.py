@@ -37,16 +37,20 @@ def command(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="Table of texts, or - for standard input; other columns are ignored.",
+            help="Table of texts, or for a tagger a file of tokens; - for standard input.",
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", help="TSV file to create, or - for standard output.")
+        str,
+        typer.Option(
+            "--output",
+            help="File to create: TSV, or for a tagger the input with tags; - for standard output.",
+        ),
     ],
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Predict the label of every row of a table, with the probability of each label.
+    """Predict the label of every row of a table, with the probability of each label; or tags.
 
     From a config file, the section finetune is used for the table and the device.
 

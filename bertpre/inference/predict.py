@@ -45,15 +45,16 @@ def predict(
     overwrite: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> PredictReport:
-    """Classify every row of a table.
+    """Predict the label of every row of a table, or the tag of every token of a file.
 
     Args:
         model: a fine-tuned model folder, or several with the same labels, which are averaged.
-        table: TSV, CSV, JSON lines or parquet, or "-" for standard input; only the text columns
-            are read.
+        table: TSV, CSV, JSON lines, parquet or for taggers columns, or "-" for standard input; only
+            the texts or tokens are read.
         output: TSV with a header: ``prediction``, then a probability per label, named after the
             label (or ``probability of label`` if another column has that name); one row for each
-            row of the table, in order. Or an open file.
+            row of the table, in order. For taggers, the table with the predicted tags. Or an open
+            file.
         config: how to read the table and where to run the model; default: as in training.
         overwrite: replace an existing file.
         on_rows: called with the rows done.
