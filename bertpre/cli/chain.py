@@ -43,8 +43,8 @@ def command(
         Path | None,
         typer.Option(
             "--train",
-            help="Table of texts or file of tokens, with labels to fine-tune on; without it, the chain ends with the "
-            "run. Set its columns with --set finetune.KEY=VALUE.",
+            help="Table of texts or file of tokens, with labels to fine-tune on; without it, the "
+            "chain ends with the run. Set its columns with --set finetune.KEY=VALUE.",
         ),
     ] = None,
     dev: Dev = None,

@@ -22,6 +22,8 @@ _FLAGS = (
     *("early_stopping", "crf", "constrained", "baseline", "from_scratch", "device", "precision"),
 )
 _MOST_CLASSES_SHOWN = 30
+# Of the line of an epoch: the loss comes first, the others in the table at the end.
+_LEFT_OUT = {"loss", "lenient_precision", "lenient_recall"}
 
 
 @takes_options("finetune", _FLAGS)
@@ -122,8 +124,9 @@ def training() -> Iterator[Callable[[Any], None]]:
                 scores = ", ".join(
                     f"{name.replace('_', '-')} {value:.4f}"
                     for name, value in event.dev.items()
+                    if name not in _LEFT_OUT
                     # For classes, micro-F1 equals the accuracy.
-                    if name != "loss" and not (name == "micro_f1" and "matthews" in event.dev)
+                    and not (name == "micro_f1" and "matthews" in event.dev)
                 )
                 render.err.print(
                     f"epoch {event.epoch}: training loss {event.train_loss:.4f} | "
