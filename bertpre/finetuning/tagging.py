@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Tags = Sequence[str]
+_LONG_SENTENCE = 5000  # tokens
 _UNKNOWN = -1  # target of a tag that the model cannot predict
 
 
@@ -88,7 +89,7 @@ class Tagging(Task):
 
     name: ClassVar[str] = "tagging"
     baseline_names: ClassVar[Mapping[str, str]] = {
-        "commonest_tag": "each token's commonest tag",
+        "commonest_tag": "most common tag of each token",
         "longest_match": "dictionary of entities",
     }
     unused_options: ClassVar[Mapping[str, object]] = {
@@ -186,6 +187,7 @@ class Tagging(Task):
                 "expected different tags",
                 "choose the right column with --label-column",
             )
+        _warn_of_long(table)
         scheme = recognize_table(table)
         names = scheme.names(scheme.types_in(table.labels), outside=OUTSIDE_TAG in counts)
         return cls(names=names, scheme=scheme, crf=config.crf, constrained=config.constrained)
@@ -428,3 +430,16 @@ class Tagging(Task):
             return f"Tagging each token of {texts}, with {named}."
         how = f" The tags follow the scheme {self.scheme.name}."
         return f"Finding entities in {texts}, of the types {named}.{how}"
+
+
+def _warn_of_long(table: LabelledTable) -> None:
+    lengths = [len(tokens) for tokens in table.texts]
+    longest = max(range(len(lengths)), key=lengths.__getitem__)
+    if lengths[longest] > _LONG_SENTENCE:
+        log.warning(
+            "%s: the sentence on line %d has %s tokens; are blank lines between sentences missing? "
+            "Each sentence is learned as a whole, which takes memory",
+            table.name,
+            table.lines[longest],
+            f"{lengths[longest]:,}",
+        )

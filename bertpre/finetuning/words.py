@@ -151,13 +151,19 @@ def choose_windows(tokens: Ids, starts: Ids, room: int) -> tuple[Ids, Ids]:
     """
     if len(starts) == 1:
         return np.zeros(len(tokens), dtype=np.int64), tokens
-    places = tokens[:, None] - starts  # (T, K)
-    before, after = places.copy(), room - 1 - places
-    is_inside = (before >= 0) & (after >= 0)
-    before[:, 0], after[:, -1] = room, room
-    distances = np.where(is_inside, np.minimum(before, after), -1)
-    chosen = distances.argmax(axis=1)
-    return chosen, np.asarray(places[np.arange(len(tokens)), chosen])
+    # The windows with the nearest middle, and those at the ends, which have one edge only.
+    nearest = np.searchsorted(starts + (room - 1) / 2, tokens)
+    last = len(starts) - 1
+    ends = np.zeros_like(tokens), np.full_like(tokens, last)
+    middle = np.clip(nearest - 1, 0, last), np.minimum(nearest, last)
+    windows = np.stack([ends[0], *middle, ends[1]], axis=1)  # (T, 4)
+    places = tokens[:, None] - starts[windows]
+    before = np.where(windows == 0, room, places)
+    after = np.where(windows == last, room, room - 1 - places)
+    is_inside = (places >= 0) & (places < room)
+    best = np.where(is_inside, np.minimum(before, after), -1).argmax(axis=1)[:, None]
+    chosen, place = (np.take_along_axis(part, best, axis=1)[:, 0] for part in (windows, places))
+    return chosen, place
 
 
 def _pieces(encoder: Encoder, tokens: Sequence[str]) -> list[Ids]:

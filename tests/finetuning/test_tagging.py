@@ -339,6 +339,19 @@ def test_inspect_shows_types_scores_and_mistakes(tagger):
     assert "dictionary of entities" in shown
 
 
+def test_a_tagger_that_finds_nothing_is_said_to_be_no_better_than_the_baselines(
+    tmp_path, tiny_checkpoint, files, tag_recipe, caplog
+):
+    config = dataclasses.replace(tag_recipe, num_epochs=1, learning_rate=1e-7)
+
+    with caplog.at_level(logging.WARNING):
+        result = train(tiny_checkpoint, files, tmp_path / "model", config)
+
+    assert result.dev["f1"] < 0.2
+    assert "the model is no better than a baseline: its dev f1 is" in caplog.text
+    assert "that of 'most common tag of each token' is 1.000" in caplog.text
+
+
 # Bad input
 
 
@@ -430,6 +443,15 @@ def test_an_empty_file_is_an_error(tmp_path):
 
     with pytest.raises(CorpusError, match="has no sentences; expected at least one token with"):
         plan(path)
+
+
+def test_a_file_without_blank_lines_is_noticed(tmp_path, caplog):
+    path = write(tmp_path / "t.conll", columns([(["a", "b"] * 3000, ["B-X", "O"] * 3000)]))
+
+    with caplog.at_level(logging.WARNING):
+        plan(path, dev=path)
+
+    assert "the sentence on line 1 has 6,000 tokens; are blank lines" in caplog.text
 
 
 def test_dev_in_another_scheme_is_an_error(tmp_path):

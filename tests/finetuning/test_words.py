@@ -121,6 +121,24 @@ def test_the_ends_of_a_sentence_are_no_edges():
     assert chosen.tolist() == [0, 0, 1, 1]
 
 
+@given(length=st.integers(1, 200), room=st.integers(1, 30), overlap=st.floats(0, 0.95))
+@settings(deadline=None)
+def test_the_choice_of_windows_is_that_of_trying_them_all(length, room, overlap):
+    starts = np.array(window_starts(length, room, overlap))
+
+    chosen, places = choose_windows(np.arange(length), starts, room)
+
+    for token in range(length):
+        distances = []
+        for number, start in enumerate(starts):
+            before = room if number == 0 else token - start
+            after = room if number == len(starts) - 1 else start + room - 1 - token
+            is_inside = start <= token < start + room
+            distances.append(min(before, after) if is_inside else -1)
+        assert distances[chosen[token]] == max(distances)
+        assert places[token] == token - starts[chosen[token]]
+
+
 def test_short_sentences_have_one_window():
     assert window_starts(7, 7, 0.5) == [0]
     assert window_starts(8, 7, 0.5) == [0, 1]
