@@ -183,7 +183,9 @@ def _scores(folder: Path, task: Task, metric: str) -> list[Section]:
     for part, classes in sorted(metrics.get("per_class", {}).items()):
         rows = [([str(name)], scores) for name, scores in list(classes.items())[:_MOST_CLASSES]]
         if rows:
-            sections.append(_score_grid(f"classes, {part} rows", ["label"], rows, metric))
+            grid = _score_grid(f"classes, {part} rows", ["label"], rows, metric)
+            header = [task.class_unit if name == "rows" else name for name in grid.header]
+            sections.append(Grid(grid.title, header, grid.rows))
     return sections
 
 
