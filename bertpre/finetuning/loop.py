@@ -174,7 +174,10 @@ class _Updater:
         self._training = training
         config = training.config
         self._optimizer = build_layered_optimizer(
-            training.model, layer_decay=config.layer_decay, weight_decay=config.weight_decay
+            training.model,
+            learning_rate=training.learning_rate,
+            layer_decay=config.layer_decay,
+            weight_decay=config.weight_decay,
         )
         self._average = None
         if config.ema_decay > 0:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,17 +11,24 @@ from torch import Tensor, nn
 from bertpre.data.random64 import hash64, uniform
 from bertpre.finetuning.batches import Ids
 from bertpre.model.bert import EncoderLayer
-from bertpre.model.heads import Finetuned
+from bertpre.model.heads import (
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    Finetuned,
+)
 from bertpre.tokenizer.tokenizer import Tokenizer
+
+_SMALLEST_CRF_RATE = 0.01
 
 
 def build_layered_optimizer(
-    model: Finetuned, *, layer_decay: float, weight_decay: float
+    model: Finetuned, *, learning_rate: float, layer_decay: float, weight_decay: float
 ) -> torch.optim.AdamW:
     """Build AdamW with bias correction and lower learning rates for lower layers.
 
     Args:
         model: the model to train.
+        learning_rate: its peak; the scores of a CRF learn at 0.01 if that is higher.
         layer_decay: factor on the rate from the head to the top layer, from each layer to the one
             below, and from the lowest to the embeddings, in (0, 1].
         weight_decay: decoupled; biases and layer norms are not decayed.
@@ -33,24 +41,36 @@ def build_layered_optimizer(
     for depth, layer in enumerate(model.bert.encoder.layers, start=1):
         assert isinstance(layer, EncoderLayer)
         depth_of |= {id(parameter): depth for parameter in layer.parameters()}
+    crf = [] if isinstance(model, BertForSequenceClassification) else _crf_parameters(model)
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         depth = depth_of.get(id(parameter), num_layers + 1)
-        groups.setdefault((depth, parameter.ndim >= 2), []).append(parameter)
+        if not any(parameter is part for part in crf):
+            groups.setdefault((depth, parameter.ndim >= 2), []).append(parameter)
+    settings: list[dict[str, Any]] = [
+        {
+            "params": parameters,
+            "weight_decay": weight_decay if is_matrix else 0.0,
+            "rate_factor": layer_decay ** (num_layers + 1 - depth),
+        }
+        for (depth, is_matrix), parameters in groups.items()
+    ]
+    if crf:
+        # They start at 0 and add to logits of several units: the rate of the encoder would leave
+        # them there.
+        factor = max(1.0, _SMALLEST_CRF_RATE / learning_rate)
+        settings.append({"params": crf, "weight_decay": 0.0, "rate_factor": factor})
     return torch.optim.AdamW(
-        [
-            {
-                "params": parameters,
-                "weight_decay": weight_decay if is_matrix else 0.0,
-                "rate_factor": layer_decay ** (num_layers + 1 - depth),
-            }
-            for (depth, is_matrix), parameters in groups.items()
-        ],
+        settings,
         lr=0.0,  # set before each update
         betas=(0.9, 0.999),
         eps=1e-6,
         fused=True,
     )
+
+
+def _crf_parameters(model: BertForTokenClassification) -> list[nn.Parameter]:
+    return [] if model.crf is None else list(model.crf.parameters())
 
 
 def set_rates(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

@@ -13,7 +13,7 @@ from bertpre.finetuning.recipe import (
     moved_against,
     set_rates,
 )
-from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.heads import BertForSequenceClassification, BertForTokenClassification
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.optim import PretrainingOptimizer
 
@@ -36,7 +36,9 @@ def rates_of(optimizer):
 
 
 def test_each_layer_learns_more_slowly_than_the_one_above(model):
-    optimizer = build_layered_optimizer(model, layer_decay=0.5, weight_decay=0.01)
+    optimizer = build_layered_optimizer(
+        model, learning_rate=0.8, layer_decay=0.5, weight_decay=0.01
+    )
 
     set_rates(optimizer, 0.8)
 
@@ -50,12 +52,31 @@ def test_each_layer_learns_more_slowly_than_the_one_above(model):
     assert len(rates) == len(list(model.parameters()))
 
 
+@pytest.mark.parametrize(("rate", "of_crf"), [(3e-5, 0.01), (0.02, 0.02)])
+def test_a_crf_learns_at_a_hundredth_or_more_and_does_not_decay(model, rate, of_crf):
+    tagger = BertForTokenClassification(
+        model.bert.config, vocab_size=20, num_labels=3, has_crf=True
+    )
+    optimizer = build_layered_optimizer(
+        tagger, learning_rate=rate, layer_decay=0.5, weight_decay=0.1
+    )
+
+    set_rates(optimizer, rate)
+
+    rates = rates_of(optimizer)
+    assert rates[id(tagger.classifier.weight)] == rate
+    assert rates[id(tagger.crf.transitions)] == pytest.approx(of_crf)
+    (group,) = (g for g in optimizer.param_groups if g["params"][0] is tagger.crf.transitions)
+    assert group["weight_decay"] == 0.0
+    assert len(rates) == len(list(tagger.parameters()))
+
+
 def test_without_decay_by_layer_the_updates_are_those_of_plain_adamw(model):
     twin = BertForSequenceClassification(
         model.bert.config, vocab_size=20, num_labels=2, pooling="cls"
     )
     twin.load_state_dict(model.state_dict())
-    ours = build_layered_optimizer(model, layer_decay=1.0, weight_decay=0.1)
+    ours = build_layered_optimizer(model, learning_rate=1e-2, layer_decay=1.0, weight_decay=0.1)
     plain = PretrainingOptimizer(twin, Optimizer(learning_rate=1e-2, weight_decay=0.1))
     set_rates(ours, 1e-2)
 
