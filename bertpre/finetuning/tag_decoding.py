@@ -103,7 +103,10 @@ def crf_marginals(
     def compute(scores: Tensor, lengths: Tensor) -> Tensor:
         return crf.marginals(scores, lengths, allowed)
 
-    return _by_sentence(compute, logits, lengths, crf.transitions.device).astype(np.float32)
+    filled = lengths[lengths > 0]
+    if len(filled) == 0:
+        return logits
+    return _by_sentence(compute, logits, filled, crf.transitions.device).astype(np.float32)
 
 
 def decode(
@@ -134,9 +137,15 @@ def decode(
         return viterbi(scores, lengths, transitions=crf, allowed=allowed)
 
     tokens = ranges((np.cumsum(lengths) - lengths)[open_rows], lengths[open_rows])
-    device = torch.device("cpu") if crf is None else crf.transitions.device
+    device = _device_of(crf, allowed)
     best[tokens] = _by_sentence(compute, scores[tokens], lengths[open_rows], device)
     return best
+
+
+def _device_of(crf: LinearChainCrf | None, allowed: AllowedTags | None) -> torch.device:
+    if crf is not None:
+        return crf.transitions.device
+    return torch.device("cpu") if allowed is None else allowed.start.device
 
 
 def _are_allowed(tags: Ids, lengths: Ids, allowed: AllowedTags) -> npt.NDArray[np.bool_]:
@@ -158,7 +167,10 @@ def _by_sentence(
     lengths: Ids,
     device: torch.device,
 ) -> npt.NDArray[np.generic]:
-    """Apply a function of padded sentences (B, T, C) and lengths (B,) to the tokens (W, C)."""
+    """Apply a function of padded sentences (B, T, C) and lengths (B,) to the tokens (W, C).
+
+    There is a sentence, and none is empty.
+    """
     starts = np.cumsum(lengths) - lengths
     parts: list[npt.NDArray[np.generic]] = []
     places: list[Ids] = []

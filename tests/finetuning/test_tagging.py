@@ -187,6 +187,35 @@ def test_a_crf_learns_and_is_read_back(tmp_path, tiny_checkpoint, files, tag_rec
     assert again == [[line[2] for line in row] for row in shown]
 
 
+@pytest.mark.parametrize("crf", [False, True])
+def test_sentences_without_tokens_stay_so(tmp_path, tiny_checkpoint, files, tag_recipe, crf):
+    config = dataclasses.replace(tag_recipe, num_epochs=1, crf=crf)
+    result = train(tiny_checkpoint, files, tmp_path / "model", config)
+    rows = ['{"tokens": []}', '{"tokens": ["the", "cat"]}', '{"tokens": [], "id": 3}']
+    for name, chosen in (("some", rows), ("none", rows[::2])):
+        given = write(tmp_path / f"{name}.jsonl", "\n".join(chosen) + "\n")
+
+        predict(result.output, given, output=tmp_path / "out.jsonl", overwrite=True)
+
+        found = [json.loads(row) for row in (tmp_path / "out.jsonl").read_text().splitlines()]
+        assert [len(row["labels"]) for row in found] == [len(row["tokens"]) for row in found]
+        assert found[-1] == {"tokens": [], "id": 3, "labels": []}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("crf", [False, True])
+def test_a_tagger_learns_and_predicts_on_a_gpu(tmp_path, tiny_checkpoint, files, tag_recipe, crf):
+    config = dataclasses.replace(tag_recipe, crf=crf, device="cuda", precision="auto")
+    result = train(tiny_checkpoint, files, tmp_path / "model", config)
+
+    assert result.dev["f1"] > 0.9
+    predict(result.output, files / "dev.conll", output=tmp_path / "gpu.conll", config=config)
+    config = dataclasses.replace(config, device="cpu", precision="fp32")
+    predict(result.output, files / "dev.conll", output=tmp_path / "cpu.conll", config=config)
+    assert read_columns(tmp_path / "gpu.conll") == read_columns(tmp_path / "cpu.conll")
+
+
 def test_several_models_average_probabilities_before_decoding(
     tmp_path, tiny_checkpoint, files, tag_recipe
 ):
