@@ -79,6 +79,11 @@ def check_output_file(output: Path, *, reads: Path | None = None, overwrite: boo
         ConfigError: it is refused, or it is a folder or a device.
     """
     if not output.exists():
+        if not output.parent.is_dir():
+            raise ConfigError(
+                f"{output}: there is no folder {output.parent}",
+                "make it, or choose another --output",
+            )
         return
     if output.is_dir():
         raise ConfigError(f"{output}: is a folder; expected a file", "choose another --output")

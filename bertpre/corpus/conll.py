@@ -30,7 +30,8 @@ class Sentence(NamedTuple):
     Attributes:
         line: line of its first token, from 1.
         tokens: its tokens as the file has them; none if there is a fault.
-        tags: the tag of each token; None if tags are not read or there is a fault.
+        tags: the tag of each token; None if there are no tags, they are ignored, or there is a
+            fault.
         lines: its lines unchanged, with their ends, and the lines without a token up to the next
             sentence; in the first sentence, also those before it. Together, the lines of all
             sentences are the file.
@@ -141,11 +142,11 @@ class ColumnFile:
                 break
             first, end = spans[self._text_index]
             tokens.append(line[first:end])
-            if self._reads_tags:
+            if self._reads_tags or self._has_tags:
                 assert self.layout is not None
                 first, end = spans[self.layout.label - 1]
                 tags.append(line[first:end].strip(" "))
-                if not tags[-1]:
+                if self._reads_tags and not tags[-1]:
                     fault = RowError.at(
                         self._path, start + place, "the tag is empty", "give every token a tag"
                     )
@@ -153,7 +154,7 @@ class ColumnFile:
         return Sentence(
             line=start + places[0],
             tokens=() if fault else tuple(tokens),
-            tags=tuple(tags) if self._reads_tags and not fault else None,
+            tags=tuple(tags) if tags and not fault else None,
             lines=tuple(lines),
             places=() if fault else tuple(places),
             fault=fault,
@@ -194,19 +195,18 @@ class ColumnFile:
         start = self._start
         other = " " if start.separator == "\t" else "\t"
         if line.startswith("#"):
-            hint = "if it is a comment, remove it: only lines with '# id' or '# text' are comments"
+            hint = "if it is a comment, remove it"
         elif found < start.width and other in line.strip(" \t"):
             names = {"\t": "tabs", " ": "spaces"}
             hint = f"separate all columns by {names[start.separator]} as in line {start.number}"
         else:
             hint = "give every token as many columns, and separate sentences by blank lines"
-        return RowError.at(
-            self._path,
-            number,
-            f"found {count_columns(found)}, expected {start.width} as in line {start.number}: "
-            f"{shorten(line)}",
-            hint,
-        )
+        problem = f"found {count_columns(found)}, expected {start.width} as in line {start.number}"
+        if line.startswith("# "):
+            problem += "; only lines with '# id' or '# text' are comments"
+        elif found == 1 and start.separator == "\t":
+            problem += ", whose columns a tab separates"
+        return RowError.at(self._path, number, f"{problem}: {shorten(line)}", hint)
 
 
 def _group(lines: Iterable[str]) -> Iterator[tuple[int, list[str], list[int]]]:

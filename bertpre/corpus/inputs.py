@@ -56,6 +56,8 @@ def table_format(path: Path, asked: Literal["auto"] | TableFormat) -> TableForma
     Raises:
         CorpusError: ``asked`` is "auto" and the file name does not show the format.
     """
+    if path != STDIN and path.is_dir():
+        raise CorpusError(f"{path}: is a folder; expected a file", "name a file in it")
     if asked != "auto":
         return asked
     found = format_by_name(path)

@@ -108,6 +108,8 @@ def finetune(
         if len(members) > 1:
             outputs = _predict_together(plan, work, encoded, placement)
         result = _judge(output, plan, outputs, tuple(members), baselines)
+        for remark in plan.task.remarks(outputs["dev"]):
+            log.warning("%s", remark)
         _warn_if_not_worth_it(result, plan, config)
         writer.finish(result)
     return result
@@ -254,7 +256,7 @@ def _warn_if_not_worth_it(result: FinetuneResult, plan: Plan, config: Finetune) 
     metric = plan.task.metrics[0] if plan.metric == "loss" else plan.metric
     without = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
     best = max(without, key=lambda name: without[name])
-    if result.dev[metric] > without[best]:
+    if result.dev[metric] > without[best] or result.dev[metric] == 1.0:
         return
     ways_out = "more pretraining on similar text, more epochs or another learning rate may help"
     if plan.train.pairs is not None and config.pooling != "compare":

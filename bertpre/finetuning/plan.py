@@ -186,8 +186,8 @@ def _check_split(table: LabelledTable, task: Task, num_held_out: int) -> None:
     single = task.rare_labels(table.labels, fewest=2)
     if num_held_out == 0:
         what = f"each of the {len(single)} classes has only one row"
-        if not single:
-            what = f"{len(table):,} rows are too few"
+        if not single or len(table) == 1:
+            what = f"{len(table):,} {'row is' if len(table) == 1 else 'rows are'} too few"
         raise CorpusError(
             f"{table.name}: {what}, so none can be held out to choose the epoch",
             "pass a table with other rows as --dev",

@@ -79,6 +79,8 @@ def read_table(
         log.warning("%s: skipped", problem)
         kept = np.array([row for row, names in enumerate(unknown) if not names])
         return _skipping(table, kept, len(bad))
+    if config.on_bad_rows == "skip":
+        raise CorpusError(f"{problem}; no other rows are left", "use a table with other rows")
     raise CorpusError(
         f"{problem}; expected one of {name_some([repr(name) for name in task.known_labels()])}",
         "train on a table with every class, remove these rows, or skip them with "

@@ -112,6 +112,11 @@ def read_labelled(path: str | Path, config: Finetune) -> tuple[LabelledTable, li
                 "choose the columns with --text-column, --pair-column and --label-column",
             )
     check_is_on_disk(Path(path))
+    if table_format(Path(path), config.format) == "conll":
+        raise ConfigError(
+            f"{path}: a file of columns has a tag for each token, not a label for each text",
+            "pass --task tagging, or leave --task out",
+        )
     faults: list[Fault] = []
 
     def note(error: RowError) -> None:

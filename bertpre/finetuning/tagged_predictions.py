@@ -5,10 +5,15 @@ from pathlib import Path
 
 from bertpre.config.schema import Finetune
 from bertpre.corpus.rows import RowError
+from bertpre.errors import shorten
 from bertpre.finetuning.outputs import Outputs
 from bertpre.finetuning.tables import InputRow, LabelledTable, pass_good_rows
-from bertpre.finetuning.tagged_rows import TaggedFile
+from bertpre.finetuning.tagged_rows import TaggedFile, TaggedRow
 from bertpre.finetuning.task import PredictionFile
+
+
+# What files to be tagged have in place of tags.
+_NO_TAGS = {"", "O", "_", "-", "?"}
 
 
 class TaggedPredictions(PredictionFile):
@@ -19,6 +24,7 @@ class TaggedPredictions(PredictionFile):
         file: the same, open.
         config: whether to leave bad sentences as they are.
         tags_of: returns the tags in the outputs for some sentences.
+        is_tag: whether a text can be a tag.
     """
 
     def __init__(
@@ -28,8 +34,10 @@ class TaggedPredictions(PredictionFile):
         config: Finetune,
         *,
         tags_of: Callable[[Outputs], list[list[str]]],
+        is_tag: Callable[[str], bool],
     ) -> None:
         self._path, self._file, self._tags_of = path, file, tags_of
+        self._is_tag = is_tag
         self._skips = config.on_bad_rows == "skip"
 
     def header(self) -> str:
@@ -38,15 +46,29 @@ class TaggedPredictions(PredictionFile):
     def rows(self) -> Iterator[InputRow]:
         bad: list[RowError] = []
         for row in self._file.rows():
-            if row.fault is None:
+            fault = row.fault or self._check_old_tags(row)
+            if fault is None:
                 if not bad:
                     yield InputRow((row.tokens,), row)
             elif self._skips:
                 yield InputRow(None, row)
             else:
-                bad.append(row.fault)
+                bad.append(fault)
         way_out = "or leave them as they are with --on-bad-rows skip"
         yield from pass_good_rows(self._path, (), bad, skips=False, way_out=way_out)
+
+    def _check_old_tags(self, row: TaggedRow) -> RowError | None:
+        """Return a fault if what the tags would replace are no tags, but text, say."""
+        odd = [tag for tag in row.tags or () if tag not in _NO_TAGS and not self._is_tag(tag)]
+        if not odd:
+            return None
+        return RowError.at(
+            self._path,
+            row.line,
+            f"the predicted tags would replace {shorten(odd[0])}, which is no tag of this model",
+            "leave the column of tags out; columns are separated as in the first line, by tabs if "
+            "it has one",
+        )
 
     def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
         tags = iter([] if outputs is None else self._tags_of(outputs))

@@ -122,7 +122,7 @@ class Tagging(Task):
             }
         first = {"accuracy": "accuracy"}
         if self._has_outside:
-            first["accuracy_without_o"] = "accuracy but O"
+            first["accuracy_without_o"] = "accuracy without O"
         return {**first, "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
 
     @property
@@ -171,7 +171,9 @@ class Tagging(Task):
 
     @classmethod
     def row_faults(cls, table: LabelledTable, row: int, config: Finetune) -> list[str]:
-        return [] if table.texts[row] else ["the sentence has no tokens"]
+        if not table.texts[row]:
+            return ["the sentence has no tokens"]
+        return ["a token is empty"] if "" in table.texts[row] else []
 
     @classmethod
     def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
@@ -209,15 +211,33 @@ class Tagging(Task):
 
     def check_scored(self, table: LabelledTable, *, train_name: str) -> None:
         """Refuse tags of another scheme, which would all count as wrong."""
-        found = recognize(table.labels)
-        if isinstance(found, MixedSchemes) or found.scheme in (self.scheme, PLAIN):
+        if self.scheme.is_plain:
             return
-        num_whole = sum(len(self.scheme.spans(tags)) for tags in table.labels)
-        if num_whole < found.num_entities / 2:
-            raise CorpusError(
-                f"{table.name}: its tags follow {found.scheme.name}, but those of {train_name} "
-                f"{self.scheme.name}",
-                "convert one of the files to the scheme of the other",
+        found = recognize(table.labels)
+        num_entities = num_whole = 0
+        for tags in table.labels:
+            num_entities += len(self.scheme.lenient_spans(tags))
+            num_whole += len(self.scheme.spans(tags))
+        if not isinstance(found, MixedSchemes) and found.scheme is not self.scheme:
+            is_foreign = any(self.scheme.read(tag) is None for tags in table.labels for tag in tags)
+            # A single tag without a prefix among others is named as an unknown label instead.
+            is_other = not found.num_prefixed if found.scheme is PLAIN else is_foreign
+            if is_other or num_whole < num_entities / 2:
+                raise CorpusError(
+                    f"{table.name}: its tags are {found.scheme.name}, but those of {train_name} "
+                    f"are {self.scheme.name}",
+                    "convert one of the files to the tags of the other",
+                )
+        if num_entities == 0:
+            log.warning("%s: has no entity, so F1 is 0 whatever is predicted", table.name)
+        elif num_whole < num_entities:
+            log.warning(
+                "%s: %s of %s entities are not written as %s demands; a strict reading finds none "
+                "there",
+                table.name,
+                f"{num_entities - num_whole:,}",
+                f"{num_entities:,}",
+                self.scheme.name,
             )
 
     def unknown(self, cells: Sequence[Tags]) -> list[list[str]]:
@@ -274,6 +294,11 @@ class Tagging(Task):
             raise ConfigError(
                 f"long_texts: {config.long_texts} would leave tokens without a tag",
                 "leave it out: tagging reads long sentences in windows",
+            )
+        if self.scheme.is_plain and not config.constrained:
+            raise ConfigError(
+                "constrained: has no effect on plain tags, which may follow each other in any order",
+                "leave it out",
             )
         idle = {"label_smoothing": 0.0, "class_weights": "none", "focal_gamma": 0.0}
         for name, value in idle.items():
@@ -357,6 +382,14 @@ class Tagging(Task):
         true = [target.tags for target in targets]
         return entity_scores.class_rows(true, self._tags(outputs), self.scheme)
 
+    def remarks(self, outputs: Outputs) -> list[str]:
+        if self.scheme.is_plain or any(self._types(tags) for tags in self._tags(outputs)):
+            return []
+        return [
+            "the model finds no entity in the dev rows; more epochs, a higher learning rate or more "
+            "training rows may help"
+        ]
+
     def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
         def commonest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
             seen = train.texts, train.labels
@@ -387,7 +420,13 @@ class Tagging(Task):
         self, path: Path, config: Finetune, *, layout: Mapping[str, Any], way_out: str
     ) -> PredictionFile:
         file = tagged_files.open_tagged(path, config, with_tags=False, layout=layout or None)
-        return TaggedPredictions(path, file, config, tags_of=self._tags)
+        return TaggedPredictions(
+            path,
+            file,
+            config,
+            tags_of=self._tags,
+            is_tag=lambda tag: self.scheme.read(tag) is not None,
+        )
 
     def write_predictions(
         self, folder: Path, part: str, table: LabelledTable, outputs: Outputs
@@ -417,7 +456,7 @@ class Tagging(Task):
     def describe(self) -> str:
         num_types = len(self.known_labels())
         if self.scheme.is_plain:
-            return f"{num_types:,} plain tags"
+            return f"{num_types:,} plain tag" + ("s" if num_types != 1 else "")
         what = "entity type" + ("s" if num_types != 1 else "")
         return f"{num_types:,} {what} in {self.scheme.name} ({len(self.names):,} tags)"
 

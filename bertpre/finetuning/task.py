@@ -258,6 +258,10 @@ class Task(ABC):
         """Score each class separately, if there are classes."""
         return []
 
+    def remarks(self, outputs: Outputs) -> list[str]:
+        """Return what is odd about the outputs for the dev rows."""
+        return []
+
     @abstractmethod
     def baselines(self, train: LabelledTable, config: "Finetune") -> dict[str, Baseline]:
         """Return the baselines to score beside the model, by the names of `baseline_names`."""

@@ -61,7 +61,9 @@ class TableReader:
         self._counts = dict.fromkeys(("num_rows", "num_skipped", *_COUNTED_BY_TEXTS), 0)
         first = list(itertools.islice(rows, _FIRST_ROWS))
         if not first:
-            raise CorpusError(f"{path}: has no rows; expected at least one with a text")
+            raise CorpusError(
+                f"{path}: has no rows; expected at least one with a text", "check the file"
+            )
         self._remaining = itertools.chain(first, rows)
 
     def chunks(self) -> Iterator[list[InputRow]]:
