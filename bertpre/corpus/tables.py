@@ -4,7 +4,6 @@ Every cell is text; nothing is interpreted as a number, a date or a missing valu
 """
 
 import functools
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from bertpre.corpus.conll import ColumnFile
 from bertpre.corpus.decoding import Decoding
-from bertpre.corpus.delimited import Quoting, count_columns, find_column, read_delimited
+from bertpre.corpus.delimited import Quoting
 from bertpre.corpus.files import read_lines
 from bertpre.corpus.inputs import TableFormat
 from bertpre.corpus.parquet import read_parquet
 from bertpre.corpus.rows import RowError as RowError
+from bertpre.corpus.whole_rows import DelimitedTable
 from bertpre.errors import CorpusError, shorten
 
 _Raw = TypeVar("_Raw")
@@ -100,10 +100,8 @@ def read_rows(
         json_cells = functools.partial(_json_cells, names=names, separators=separators)
         yield from _usable_rows(path, objects, json_cells, on_bad_row)
         return
-    rows = read_delimited(path, lines, format=format, quoting=quoting)
-    yield from _delimited_rows(
-        path, rows, columns, format=format, header=header, on_bad_width=on_bad_width
-    )
+    table = DelimitedTable(path, lines, format=format, header=header, quoting=quoting)
+    yield from _delimited_rows(table, columns, on_bad_width)
 
 
 def _token_column(path: Path, columns: Sequence[str | int]) -> int | None:
@@ -136,45 +134,20 @@ def _sentence_rows(
 
 
 def _delimited_rows(
-    path: Path,
-    rows: Iterator[tuple[int, list[str]]],
+    table: DelimitedTable,
     columns: Sequence[str | int],
-    *,
-    format: str,
-    header: bool,
     on_bad_width: Callable[[RowError], None] | None,
 ) -> Iterator[Row]:
-    first = next((row for row in rows if row[1]), None)
-    if first is None:
+    if not table.width:
         return
-    start, header_cells = first
-    places = [
-        find_column(path, column, header_cells if header else None, format) for column in columns
-    ]
-    if not header:
-        rows = itertools.chain([first], rows)
-    separator = "comma" if format == "csv" else "tab"
-    width = len(header_cells)
-    fewest = max(places) + 1
-
-    def pick(fault: _Fault, cells: list[str]) -> tuple[str, ...]:
-        if len(cells) < fewest:
-            raise fault(
-                f"found {count_columns(len(cells))}, expected at least {fewest}: "
-                f"{shorten(cells[0])}",
-                f"check the format, and that columns are separated by {separator}s",
-            )
-        # Otherwise the end of a text that contains a separator would be lost silently.
-        if any(cells[width:]):
-            raise fault(
-                f"found {count_columns(len(cells))}, expected {width} as in line {start}: "
-                f"{shorten(cells[0])}",
-                f"a {separator} inside a text splits it: quote such cells and pass --quoting csv, "
-                f"or replace the {separator}",
-            )
-        return tuple([cells[place] for place in places])
-
-    yield from _usable_rows(path, _without_blank_lines(rows, width), pick, on_bad_width)
+    places = [table.find(column) for column in columns]
+    for line, cells, fault in table.rows(max(places) + 1):
+        if fault is None:
+            yield Row(line, tuple([cells[place] for place in places]))
+        elif on_bad_width is None:
+            raise fault
+        else:
+            on_bad_width(fault)
 
 
 def _usable_rows(
@@ -195,20 +168,6 @@ def _usable_rows(
             on_bad_row(error)
         else:
             yield Row(number, cells)
-
-
-def _without_blank_lines(
-    rows: Iterator[tuple[int, list[str]]], width: int
-) -> Iterator[tuple[int, list[str]]]:
-    """Skip blank lines, except inside a table of one column."""
-    blank: list[int] = []
-    for line, cells in rows:
-        if cells:
-            yield from ((number, [""]) for number in blank)
-            yield line, cells
-            blank = []
-        elif width == 1:
-            blank.append(line)
 
 
 def _parquet_cells(

@@ -14,7 +14,8 @@ from bertpre.errors import ConfigError
 from bertpre.finetuning.json_objects import find_field
 from bertpre.finetuning.tagged_cells import CellFile
 from bertpre.finetuning.tagged_json import JsonFile, forms_of, read_first_object
-from bertpre.finetuning.tagged_rows import Columns, TaggedFile, TaggedRow, reading_of
+from bertpre.finetuning.tagged_parquet import ParquetFile
+from bertpre.finetuning.tagged_rows import Columns, FileForm, TaggedFile, TaggedRow, reading_of
 
 
 def open_tagged(
@@ -52,6 +53,8 @@ def open_tagged(
         return _TaggedColumns(path, config, with_tags=with_tags, layout=layout)
     if format == "jsonl":
         return JsonFile(path, config, with_tags=with_tags, layout=layout)
+    if format == "parquet":
+        return ParquetFile(path, config, with_tags=with_tags, layout=layout)
     return CellFile(path, format, config, with_tags=with_tags, layout=layout)
 
 
@@ -109,6 +112,11 @@ class _TaggedColumns:
             layout=learned,
             **reading_of(path, config),
         )
+
+    @property
+    def form(self) -> FileForm:
+        """Return that columns are written."""
+        return "columns"
 
     @property
     def layout(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from bertpre.finetuning.json_objects import (
     with_field,
 )
 from bertpre.finetuning.tagged_cells import NUMBER_HINT, join_cell, number_fault, split_cell
-from bertpre.finetuning.tagged_rows import Columns, TaggedRow, reading_of
+from bertpre.finetuning.tagged_rows import Columns, FileForm, TaggedRow, reading_of
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +107,11 @@ class JsonFile:
                 "choose the fields with --text-column and --label-column",
             )
         self._form = found
+
+    @property
+    def form(self) -> FileForm:
+        """Return that JSON lines are written."""
+        return "jsonl"
 
     @property
     def layout(self) -> dict[str, Any]:
