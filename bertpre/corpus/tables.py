@@ -190,7 +190,9 @@ def _json_cells(
         # Keep numbers as written: the labels 1.0 and 1 differ.
         found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise fault(f"not valid JSON ({error})") from error
+        # Its message without its position, which counts lines within this one.
+        problem = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise fault(f"not valid JSON ({problem})") from error
     if not isinstance(found, dict):
         raise fault(f"expected a JSON object, found {shorten(line.strip())}")
     cells = []

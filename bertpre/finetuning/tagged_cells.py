@@ -50,7 +50,7 @@ class CellFile:
         self._path, self._with_tags = path, with_tags
         self.form: FileForm = format
         asked = Columns.asked(config, layout, form="cells")
-        check_columns(asked.text, asked.label)
+        check_columns(asked.text, asked.label, with_tags=with_tags)
         self._table = DelimitedTable(
             path,
             read_lines(path, **reading_of(path, config)),
@@ -67,7 +67,7 @@ class CellFile:
             if with_tags or self._has(self._label):
                 self._tag_place = self._table.find(self._label)
         if self._text_place == self._tag_place:
-            check_columns(self._text, self._text)
+            check_columns(self._text, self._text, with_tags=with_tags)
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -139,12 +139,20 @@ class CellFile:
         return TaggedRow(line=row.line, fault=fault, source=row)
 
 
-def check_columns(text: str | int | None, label: str | int | None) -> None:
-    """Raise a ConfigError if tokens and tags are in the same column."""
+def check_columns(
+    text: str | int | None, label: str | int | None, *, with_tags: bool, are: str = "columns"
+) -> None:
+    """Raise a ConfigError if tokens and tags are in the same column.
+
+    Args:
+        text, label: the columns, or fields; None: not chosen yet.
+        with_tags: whether tags are read. Predictions have no option for their column.
+        are: what they are called.
+    """
     if text is not None and text == label:
+        options = "--text-column and --label-column" if with_tags else "--text-column"
         raise ConfigError(
-            f"text_column and label_column are both {text!r}",
-            "choose the columns with --text-column and --label-column",
+            f"text_column and label_column are both {text!r}", f"choose the {are} with {options}"
         )
 
 

@@ -13,7 +13,7 @@ from bertpre.corpus.inputs import format_by_name, table_format
 from bertpre.errors import ConfigError
 from bertpre.finetuning.json_objects import find_field
 from bertpre.finetuning.tagged_cells import CellFile
-from bertpre.finetuning.tagged_json import JsonFile, forms_of, read_first_object
+from bertpre.finetuning.tagged_json import JsonFile, forms_of, other_labels, read_first_object
 from bertpre.finetuning.tagged_parquet import ParquetFile
 from bertpre.finetuning.tagged_rows import Columns, FileForm, TaggedFile, TaggedRow, reading_of
 
@@ -76,6 +76,9 @@ def claim(path: str | Path, config: Finetune) -> str | None:
     tokens, entities, _ = forms_of(config)
     if all(isinstance(find_field(fields, name), list) for name in tokens[1:]):
         return f"lists {tokens.text!r} and {tokens.label!r}"
+    if config.text_column == "text" and find_field(fields, "text") is None:
+        for name in other_labels(fields, tokens)[:1]:
+            return f"lists {tokens.text!r} and {name!r}"
     # A label beside the entities is one of the whole text.
     if (
         isinstance(find_field(fields, entities.text), str)

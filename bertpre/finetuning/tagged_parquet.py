@@ -43,7 +43,7 @@ class ParquetFile:
     ) -> None:
         self._path, self._with_tags = path, with_tags
         asked = Columns.asked(config, layout, form="cells")
-        check_columns(asked.text, asked.label)
+        check_columns(asked.text, asked.label, with_tags=with_tags)
         rows = read_parquet(path, None)
         first = next(rows, None)
         self._rows = rows if first is None else itertools.chain([first], rows)

@@ -376,6 +376,11 @@ def test_options_that_contradict_are_refused(tmp_path):
         opened(objects, text_column="tokens", label_column="tokens")
     with pytest.raises(ConfigError, match="text_column and label_column are both 'x'"):
         opened(tmp_path / "t.tsv", text_column="x", label_column="x")
+    table = write(tmp_path, "t.tsv", "y\na\n")
+    layout = {"form": "cells", "text": "x", "label": "y"}
+    with pytest.raises(ConfigError, match="text_column and label_column are both 'y'") as caught:
+        opened(table, with_tags=False, layout=layout, text_column="y")
+    assert caught.value.hint == "choose the columns with --text-column"
     with pytest.raises(ConfigError, match="pair_column: 'b': tokens with tags have no second"):
         opened(objects, pair_column="b")
 
@@ -392,10 +397,33 @@ def test_invalid_bytes_are_counted(tmp_path, caplog):
 # JSON lines
 
 
-def test_numbers_are_labels_and_tokens_as_they_are_written(tmp_path):
-    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", 10.0], "labels": [3, 1e0]}\n')
+def test_numbers_are_labels_as_they_are_written(tmp_path):
+    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", "b"], "labels": [3, 1e0]}\n')
 
-    assert pairs(path) == [[("a", "3"), ("10.0", "1e0")]]
+    assert pairs(path) == [[("a", "3"), ("b", "1e0")]]
+
+
+def test_numbers_are_no_tokens(tmp_path):
+    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", 10.0], "labels": [3, 1]}\n')
+
+    for with_tags in (True, False):
+        assert fault(path, with_tags=with_tags).message == (
+            f"{path}: line 1: field 'tokens': expected texts, found the number '10.0' at place 2"
+        )
+
+
+def test_labels_of_another_name_are_named(tmp_path):
+    names = {"id": [1], "tokens": ["a", "b"], "pos_tags": [1, 2], "ner_tags": [0, 0]}
+    path = lines(tmp_path, names)
+
+    with pytest.raises(CorpusError) as caught:
+        opened(path)
+    assert caught.value.message == (
+        f"{path}: line 1: found the lists 'tokens' and 'ner_tags' and 'pos_tags', but no 'labels'"
+    )
+    assert caught.value.hint == "name the field of labels: --label-column ner_tags"
+    assert pairs(path, label_column="ner_tags") == [[("a", "0"), ("b", "0")]]
+    assert rows(path, with_tags=False)[0].tokens == ("a", "b")
 
 
 def test_fields_may_be_inside_others(tmp_path):
@@ -494,12 +522,12 @@ def test_bad_fields_are_faults(tmp_path, fields, problem):
     [
         (
             [{"start": 0, "end": 99, "label": "A"}],
-            "'A' at 0-99 is outside the text of 8 characters",
+            "'A' from 0 to 99 is outside the text of 8 characters",
         ),
-        ([{"start": -1, "end": 3, "label": "A"}], "'A' at -1-3 is outside the text"),
-        ([{"start": 2, "end": 2, "label": "A"}], "'A' at 2-2 has no text"),
-        ([{"start": 3, "end": 1, "label": "A"}], "'A' at 3-1 has no text"),
-        ([{"start": 3, "end": 4, "label": "A"}], "'A' at 3-4 has no text"),
+        ([{"start": -1, "end": 3, "label": "A"}], "'A' from -1 to 3 is outside the text"),
+        ([{"start": 2, "end": 2, "label": "A"}], "'A' from 2 to 2 has no text"),
+        ([{"start": 3, "end": 1, "label": "A"}], "'A' from 3 to 1 has no text"),
+        ([{"start": 3, "end": 4, "label": "A"}], "'A' from 3 to 4 has no text"),
         ([{"start": 0.0, "end": 3, "label": "A"}], "start: expected an integer, found 0.0"),
         ([{"start": "0", "end": 3, "label": "A"}], "start: expected an integer, found a text"),
         ([{"start": 0, "label": "A"}], "end: expected an integer, found nothing"),
@@ -509,9 +537,9 @@ def test_bad_fields_are_faults(tmp_path, fields, problem):
         ([[0, 3, "A"]], "entity 1 of 'entities': expected an object with start, end and label"),
         (
             [{"start": 2, "end": 7, "label": "A"}, {"start": 0, "end": 3, "label": "B"}],
-            "'B' at 0-3 and 'A' at 2-7 overlap",
+            "'B' from 0 to 3 and 'A' from 2 to 7 overlap",
         ),
-        ([{"start": 0, "end": 3, "label": "A"}] * 2, "'A' at 0-3 and 'A' at 0-3 overlap"),
+        ([{"start": 0, "end": 3, "label": "A"}] * 2, "'A' from 0 to 3 and 'A' from 0 to 3 overlap"),
     ],
 )
 def test_bad_entities_are_faults(tmp_path, entities, problem):
@@ -530,13 +558,14 @@ def test_entities_that_touch_do_not_overlap(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", "3", '{"tokens": [}'])
+@pytest.mark.parametrize("line", ["{", "[", "[1]", "3", '{"tokens": [}'])
 def test_lines_that_are_no_objects_are_faults(tmp_path, line):
     path = write(tmp_path, "t.jsonl", line + '\n{"tokens": ["a"], "labels": ["O"]}\n')
 
     bad, good = rows(path)
 
     assert bad.fault.line == 1
+    assert bad.fault.message.count("line ") == 1
     assert good.tokens == ("a",)
 
 
@@ -550,8 +579,9 @@ def test_objects_without_tokens_are_refused_with_all_that_may_be(tmp_path):
         "a text 'text' and a list 'entities', or texts 'text' and 'label'"
     )
     assert "--text-column" in caught.value.hint
-    with pytest.raises(CorpusError, match="expected a list 'tokens' or a text 'text'"):
+    with pytest.raises(CorpusError, match="expected a list 'tokens' or a text 'text'") as caught:
         opened(path, with_tags=False)
+    assert caught.value.hint == "name the field of tokens or of the text with --text-column"
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
@@ -635,6 +665,9 @@ def test_bad_rows_keep_their_place(tmp_path):
             {"text_column": "w", "label_column": "t"},
             "lists 'w' and 't'",
         ),
+        ("t.jsonl", '{"tokens": ["a"], "ner": [0]}', {}, "lists 'tokens' and 'ner'"),
+        ("t.jsonl", '{"tokens": ["a"], "ner": [0], "text": "a"}', {}, None),
+        ("t.jsonl", '{"tokens": ["a"], "ner": [0, 1]}', {}, None),
         ("t.jsonl", '{"text": "a", "entities": []}', {}, "a list 'entities'"),
         ("t.jsonl", '{"text": "a", "entities": [], "label": "x"}', {}, None),
         ("t.jsonl", '{"text": "a", "label": ["x"]}', {}, None),
