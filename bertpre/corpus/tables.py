@@ -4,11 +4,13 @@ Every cell is text; nothing is interpreted as a number, a date or a missing valu
 """
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
+from bertpre.corpus.columns import DOCUMENT_MARK, NO_TOKEN
 from bertpre.corpus.conll import ColumnFile
 from bertpre.corpus.decoding import Decoding
 from bertpre.corpus.delimited import Quoting
@@ -27,6 +29,7 @@ class Row(NamedTuple):
 
     line: int  # the first line of the row, from 1
     cells: tuple[str, ...]
+    starts_document: bool = True  # only in conll with marks between documents, some rows do not
 
 
 class ListCell(str):
@@ -62,7 +65,8 @@ def read_rows(
     """Read columns of a table, row by row.
 
     Blank lines are skipped, except inside a table of one column, where they are rows of empty text.
-    In conll, a row is a sentence, and its only cell the tokens with a space between.
+    In conll, a row is a sentence, and its only cell the tokens with a space between. It starts a
+    document, unless there was a mark that starts one and no other since.
 
     Args:
         path: the file, plain or compressed.
@@ -124,13 +128,27 @@ def _sentence_rows(
 ) -> Iterator[Row]:
     column = _token_column(path, columns)
     file = ColumnFile(path, tags="ignore", text_column=column, **reading)
+    has_documents, starts = False, True
     for sentence in file.sentences():
+        before, after = _find_marks(sentence.lines)
+        has_documents = has_documents or before
+        starts = starts or before or not has_documents
         if sentence.fault is None:
-            yield Row(sentence.line, (" ".join(sentence.tokens),))
+            yield Row(sentence.line, (" ".join(sentence.tokens),), starts)
         elif on_bad_row is None:
             raise sentence.fault
         else:
             on_bad_row(sentence.fault)
+        # After a bad sentence that starts a document, the next one does.
+        starts = after or (starts and sentence.fault is not None)
+        has_documents = has_documents or after
+
+
+def _find_marks(lines: Sequence[str]) -> tuple[bool, bool]:
+    """Return whether a document is said to start before and after the tokens of some lines."""
+    marks = [line.startswith(DOCUMENT_MARK) for line in lines if NO_TOKEN.match(line)]
+    num_before = sum(1 for _ in itertools.takewhile(NO_TOKEN.match, lines))
+    return any(marks[:num_before]), any(marks[num_before:])
 
 
 def _delimited_rows(
