@@ -11,7 +11,10 @@ from bertpre.errors import ConfigError, CorpusError, shorten
 
 # Lines without a token: blank ones, marks between documents, comments (the group).
 # "#" alone is a token, and hashtags are, so only lines known to be comments are taken for them.
-NO_TOKEN = re.compile(r"[ \t\r\n]*\Z|-DOCSTART-(?=[ \t\r\n]|\Z)|(# (?:id|text)(?=[ \t\r\n=:]|\Z))")
+DOCUMENT_MARK = "-DOCSTART-"
+NO_TOKEN = re.compile(
+    rf"[ \t\r\n]*\Z|{DOCUMENT_MARK}(?=[ \t\r\n]|\Z)|(# (?:id|text)(?=[ \t\r\n=:]|\Z))"
+)
 _NO_SPACES = re.compile("[^ ]+")
 # How far to look for a line whose token is not a space, to count its columns.
 _LINES_LOOKED_AT = 1000

@@ -16,11 +16,12 @@ Quoting = Literal["auto", "none", "csv"]
 
 # How much of a tsv file is read to detect quoting.
 _SAMPLE_CHARACTERS = 1 << 20
+_NAMES = {",": "a comma", "\t": "a tab"}
 
 
 def read_delimited(
     path: Path, lines: Iterator[str], *, format: Literal["csv", "tsv"], quoting: Quoting
-) -> Iterator[tuple[int, list[str]]]:
+) -> tuple[Iterator[tuple[int, list[str]]], bool]:
     """Split lines into cells; a quoted cell may span several lines.
 
     Args:
@@ -31,11 +32,12 @@ def read_delimited(
             text; auto: csv for csv files, and for tsv files that start with cells quoted as by
             pandas or a spreadsheet.
 
-    Yields:
-        The first line of a row, from 1, and its cells; no cells for a blank line.
+    Returns:
+        The first line of each row, from 1, and its cells; no cells for a blank line. And whether
+        cells may be quoted.
 
     Raises:
-        CorpusError: unbalanced quotes.
+        CorpusError: unbalanced quotes, while the rows are read.
     """
     is_quoted = quoting == "csv" or (quoting == "auto" and format == "csv")
     if quoting == "auto" and format == "tsv":
@@ -49,8 +51,39 @@ def read_delimited(
             )
     delimiter = "," if format == "csv" else "\t"
     if is_quoted:
-        return _quoted_rows(path, lines, delimiter)
-    return _plain_rows(path, lines, delimiter, warn=quoting == "auto")
+        return _quoted_rows(path, lines, delimiter), True
+    return _plain_rows(path, lines, delimiter, warn=quoting == "auto"), False
+
+
+def write_delimited(cells: Sequence[str], *, format: Literal["csv", "tsv"], is_quoted: bool) -> str:
+    """Return the line of a row, which `read_delimited` reads as the same cells.
+
+    Args:
+        cells: at least one.
+        format: csv uses commas, tsv tabs.
+        is_quoted: whether cells may be quoted; they are where they must be.
+
+    Raises:
+        CorpusError: a cell needs quotes, but quotes are text.
+    """
+    delimiter = "," if format == "csv" else "\t"
+    if is_quoted:
+        special = {delimiter, '"', "\r", "\n"}
+        is_blank = list(cells) == [""]
+        cells = [
+            '"' + cell.replace('"', '""') + '"' if is_blank or special & set(cell) else cell
+            for cell in cells
+        ]
+        return delimiter.join(cells) + "\n"
+    for cell in cells:
+        if delimiter in cell or "\n" in cell:
+            raise CorpusError(
+                f"cannot write {shorten(cell)} as {format} without quotes, since it contains "
+                f"{'a line break' if delimiter not in cell else _NAMES[delimiter]}",
+                "pass --quoting csv if the file has quoted cells; otherwise use JSON lines",
+            )
+    # A CR at the end of a line would be taken for a part of its end.
+    return delimiter.join(cells) + ("\r\n" if cells[-1].endswith("\r") else "\n")
 
 
 def find_column(path: Path, column: str | int, names: list[str] | None, format: str) -> int:

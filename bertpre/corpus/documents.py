@@ -81,7 +81,8 @@ def read_records(
 
     Only "\n" ends a line. In txt, blank lines end a document if ``options.document`` says so. In
     tables and jsonl, the lines of a cell are the records of one document; in tables of pairs, each
-    of the two cells is one record. In conll, each sentence is a document.
+    of the two cells is one record. In conll, a mark starts a document of sentences; without marks,
+    each sentence is a document.
 
     Args:
         inputs: files, folders, patterns, or "-"; see `bertpre.corpus.inputs.find_files`.
@@ -263,9 +264,11 @@ def _table_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
         on_bad_row=skip,
     )
     name = str(file.path)
-    for line, cells in rows:
+    starts = False
+    for line, cells, starts_document in rows:
         found_text = True
-        starts = True
+        report.empty_documents += starts and starts_document  # the one before
+        starts = starts or starts_document
         if options.pair_column is None:
             sentences = cells[0].split("\n")
         else:  # each text of a pair is one sentence, whatever its lines
@@ -274,8 +277,7 @@ def _table_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
             if sentence and not sentence.isspace():
                 yield Record(sentence.removesuffix("\r"), name, line, starts)
                 starts = False
-        if starts:
-            report.empty_documents += 1
+    report.empty_documents += starts
 
 
 def _group_by_document(records: Iterator[Record]) -> Iterator[Document]:

@@ -14,13 +14,14 @@ _ROWS_AT_ONCE = 1024
 
 
 def read_parquet(
-    path: Path, names: Sequence[str], *, on_bytes: Callable[[int], None] | None = None
+    path: Path, names: Sequence[str] | None, *, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[tuple[int, list[tuple[str, Any]]]]:
     """Read columns of a parquet file in batches of rows.
 
     Args:
         path: the file.
-        names: columns, or their numbers from 1; ``outer.inner`` is a nested field.
+        names: columns, or their numbers from 1; ``outer.inner`` is a nested field. None: all
+            columns, with all values unchanged.
         on_bytes: called with the bytes of the file that each batch corresponds to.
 
     Yields:
@@ -43,14 +44,20 @@ def read_parquet(
         raise CorpusError(f"{path}: parquet cannot be read from a pipe", "name a file")
     try:
         with parquet.ParquetFile(path) as file:
-            columns = [_find_column(path, file.schema_arrow, name) for name in names]
+            all_names = file.schema_arrow.names
+            columns = [
+                find_parquet_column(path, all_names, name)
+                for name in (all_names if names is None else names)
+            ]
             found = [".".join(column) for column in columns]
             outermost = list(dict.fromkeys(column for column, *_ in columns))
             size, total, number = path.stat().st_size, file.metadata.num_rows, 0
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=outermost):
                 read = {column: batch.column(column).to_pylist() for column in outermost}
                 values = [
-                    [_inner_value(value, fields) for value in read[column]]
+                    read[column]
+                    if names is None
+                    else [inner_value(value, fields) for value in read[column]]
                     for column, *fields in columns
                 ]
                 for row in zip(*values, strict=True):
@@ -65,23 +72,39 @@ def read_parquet(
         ) from error
 
 
-def _find_column(path: Path, schema: Any, name: str) -> list[str]:
-    """Return a column's name and the path of nested fields to its values."""
-    if name in schema.names:
+def find_parquet_column(path: Path, names: Sequence[str], name: str) -> list[str]:
+    """Return a column's name and the path of nested fields to its values.
+
+    Args:
+        path: for messages.
+        names: of all columns.
+        name: a name, a number from 1, or ``outer.inner``.
+
+    Raises:
+        CorpusError: there is no such column.
+    """
+    if name in names:
         return [name]
     first, *inner = name.split(".")
-    if inner and first in schema.names:
+    if inner and first in names:
         return [first, *inner]
-    if name.isdecimal() and 1 <= int(name) <= len(schema.names):
-        return [schema.names[int(name) - 1]]
-    shown = ", ".join(repr(column) for column in schema.names[:20])
+    if name.isdecimal() and 1 <= int(name) <= len(names):
+        return [names[int(name) - 1]]
+    shown = ", ".join(repr(column) for column in names[:20])
     raise CorpusError(f"{path}: no column {name!r}; found {shown}", "choose one of these")
 
 
-def _inner_value(value: Any, fields: Sequence[str]) -> Any:
+def inner_value(value: Any, fields: Sequence[str]) -> Any:
+    """Return the value of a nested field, with numbers, also in a list, as text."""
+    value = nested_value(value, fields)
+    return list(map(_write_number, value)) if isinstance(value, list) else _write_number(value)
+
+
+def nested_value(value: Any, fields: Sequence[str]) -> Any:
+    """Return the value of a nested field unchanged, None if there is none."""
     for field in fields:
         value = value.get(field) if isinstance(value, dict) else None
-    return list(map(_write_number, value)) if isinstance(value, list) else _write_number(value)
+    return value
 
 
 def _write_number(value: Any) -> Any:

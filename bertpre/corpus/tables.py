@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
+from bertpre.corpus.columns import DOCUMENT_MARK, NO_TOKEN
 from bertpre.corpus.conll import ColumnFile
 from bertpre.corpus.decoding import Decoding
-from bertpre.corpus.delimited import Quoting, count_columns, find_column, read_delimited
+from bertpre.corpus.delimited import Quoting
 from bertpre.corpus.files import read_lines
 from bertpre.corpus.inputs import TableFormat
 from bertpre.corpus.parquet import read_parquet
 from bertpre.corpus.rows import RowError as RowError
+from bertpre.corpus.whole_rows import DelimitedTable
 from bertpre.errors import CorpusError, shorten
 
 _Raw = TypeVar("_Raw")
@@ -27,6 +29,7 @@ class Row(NamedTuple):
 
     line: int  # the first line of the row, from 1
     cells: tuple[str, ...]
+    starts_document: bool = True  # only in conll with marks between documents, some rows do not
 
 
 class ListCell(str):
@@ -62,7 +65,8 @@ def read_rows(
     """Read columns of a table, row by row.
 
     Blank lines are skipped, except inside a table of one column, where they are rows of empty text.
-    In conll, a row is a sentence, and its only cell the tokens with a space between.
+    In conll, a row is a sentence, and its only cell the tokens with a space between. It starts a
+    document, unless there was a mark that starts one and no other since.
 
     Args:
         path: the file, plain or compressed.
@@ -100,10 +104,8 @@ def read_rows(
         json_cells = functools.partial(_json_cells, names=names, separators=separators)
         yield from _usable_rows(path, objects, json_cells, on_bad_row)
         return
-    rows = read_delimited(path, lines, format=format, quoting=quoting)
-    yield from _delimited_rows(
-        path, rows, columns, format=format, header=header, on_bad_width=on_bad_width
-    )
+    table = DelimitedTable(path, lines, format=format, header=header, quoting=quoting)
+    yield from _delimited_rows(table, columns, on_bad_width)
 
 
 def _token_column(path: Path, columns: Sequence[str | int]) -> int | None:
@@ -126,55 +128,44 @@ def _sentence_rows(
 ) -> Iterator[Row]:
     column = _token_column(path, columns)
     file = ColumnFile(path, tags="ignore", text_column=column, **reading)
+    has_documents, starts = False, True
     for sentence in file.sentences():
+        before, after = _find_marks(sentence.lines)
+        has_documents = has_documents or before
+        starts = starts or before or not has_documents
         if sentence.fault is None:
-            yield Row(sentence.line, (" ".join(sentence.tokens),))
+            yield Row(sentence.line, (" ".join(sentence.tokens),), starts)
         elif on_bad_row is None:
             raise sentence.fault
         else:
             on_bad_row(sentence.fault)
+        # After a bad sentence that starts a document, the next one does.
+        starts = after or (starts and sentence.fault is not None)
+        has_documents = has_documents or after
+
+
+def _find_marks(lines: Sequence[str]) -> tuple[bool, bool]:
+    """Return whether a document is said to start before and after the tokens of some lines."""
+    marks = [line.startswith(DOCUMENT_MARK) for line in lines if NO_TOKEN.match(line)]
+    num_before = sum(1 for _ in itertools.takewhile(NO_TOKEN.match, lines))
+    return any(marks[:num_before]), any(marks[num_before:])
 
 
 def _delimited_rows(
-    path: Path,
-    rows: Iterator[tuple[int, list[str]]],
+    table: DelimitedTable,
     columns: Sequence[str | int],
-    *,
-    format: str,
-    header: bool,
     on_bad_width: Callable[[RowError], None] | None,
 ) -> Iterator[Row]:
-    first = next((row for row in rows if row[1]), None)
-    if first is None:
+    if not table.width:
         return
-    start, header_cells = first
-    places = [
-        find_column(path, column, header_cells if header else None, format) for column in columns
-    ]
-    if not header:
-        rows = itertools.chain([first], rows)
-    separator = "comma" if format == "csv" else "tab"
-    width = len(header_cells)
-    fewest = max(places) + 1
-
-    def pick(fault: _Fault, cells: list[str]) -> tuple[str, ...]:
-        if len(cells) < fewest:
-            raise fault(
-                f"found {count_columns(len(cells))}, expected at least {fewest}: "
-                f"{shorten(cells[0])}",
-                f"check the format, and that columns are separated by {separator}s",
-            )
-        # Otherwise the end of a text that contains a separator would be lost silently.
-        if any(cells[width:]):
-            raise fault(
-                f"found {count_columns(len(cells))}, expected {width} as in line {start}: "
-                f"{shorten(cells[0])}",
-                f"a {separator} inside a text splits it: quote such cells and pass --quoting csv, "
-                f"or replace the {separator}",
-            )
-        return tuple([cells[place] for place in places])
-
-    yield from _usable_rows(path, _without_blank_lines(rows, width), pick, on_bad_width)
+    places = [table.find(column) for column in columns]
+    for line, cells, fault in table.rows(max(places) + 1):
+        if fault is None:
+            yield Row(line, tuple([cells[place] for place in places]))
+        elif on_bad_width is None:
+            raise fault
+        else:
+            on_bad_width(fault)
 
 
 def _usable_rows(
@@ -197,20 +188,6 @@ def _usable_rows(
             yield Row(number, cells)
 
 
-def _without_blank_lines(
-    rows: Iterator[tuple[int, list[str]]], width: int
-) -> Iterator[tuple[int, list[str]]]:
-    """Skip blank lines, except inside a table of one column."""
-    blank: list[int] = []
-    for line, cells in rows:
-        if cells:
-            yield from ((number, [""]) for number in blank)
-            yield line, cells
-            blank = []
-        elif width == 1:
-            blank.append(line)
-
-
 def _parquet_cells(
     fault: _Fault,
     row: list[tuple[str, Any]],
@@ -231,7 +208,9 @@ def _json_cells(
         # Keep numbers as written: the labels 1.0 and 1 differ.
         found = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise fault(f"not valid JSON ({error})") from error
+        # Its message without its position, which counts lines within this one.
+        problem = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise fault(f"not valid JSON ({problem})") from error
     if not isinstance(found, dict):
         raise fault(f"expected a JSON object, found {shorten(line.strip())}")
     cells = []

@@ -38,6 +38,11 @@ _NO_NSP = (
     "or turn next-sentence prediction off with --objective mlm"
 )
 
+_NO_NSP_FROM_COLUMNS = (
+    "turn next-sentence prediction off with --objective mlm, or mark the start of each document of "
+    "several sentences by a line -DOCSTART-"
+)
+
 
 class DrawnIndex(NamedTuple):
     """What `write_index` wrote.
@@ -65,18 +70,26 @@ class IdCounts(NamedTuple):
     in_training: npt.NDArray[np.int64]
 
 
-def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
+def check_pairs_possible(
+    store: TokenStore, training: SplitDocuments, *, has_columns: bool = False
+) -> None:
     """Refuse text that cannot supply both true and random next sentences.
+
+    Args:
+        store: the tokens of all documents.
+        training: the documents to draw from.
+        has_columns: whether the text was files of columns, for the hint.
 
     Raises:
         CorpusError: no two documents differ, or none has two sentences.
     """
+    hint = _NO_NSP_FROM_COLUMNS if has_columns else _NO_NSP
     if training.num_distinct < 2:
         raise CorpusError(
             f"next-sentence prediction needs two different documents to draw random sentences "
             f"from; found documents: {store.num_documents:,}, different ones: "
             f"{training.num_distinct}, sentences: {store.num_sentences:,}",
-            _NO_NSP,
+            hint,
         )
     one = sum(
         int((training.end[block] - training.first[block] == 1).sum()) for block in training.blocks()
@@ -85,7 +98,7 @@ def check_pairs_possible(store: TokenStore, training: SplitDocuments) -> None:
         raise CorpusError(
             f"next-sentence prediction needs documents of at least two sentences; 100 % of the "
             f"{one:,} training documents have only one",
-            _NO_NSP,
+            hint,
         )
     if one > len(training) / 2:
         log.warning(

@@ -140,14 +140,27 @@ def _make_data(
     identity = fingerprint([stored_options(config), seed, *source.identity(config)])
     with stage_folder(output, kind="data", overwrite=overwrite, identity=identity) as work:
         tokenizer, corpus = source.write_tokens(work, config)
-        report = _write_index(work, config, tokenizer=tokenizer, corpus=corpus, seed=seed)
+        report = _write_index(
+            work,
+            config,
+            tokenizer=tokenizer,
+            corpus=corpus,
+            seed=seed,
+            has_columns=source.has_columns(config),
+        )
     if export is not None:
         _write_export(output, export)
     return report
 
 
 def _write_index(
-    work: Path, config: MakeData, *, tokenizer: Tokenizer, corpus: CorpusReport, seed: int
+    work: Path,
+    config: MakeData,
+    *,
+    tokenizer: Tokenizer,
+    corpus: CorpusReport,
+    seed: int,
+    has_columns: bool,
 ) -> DataReport:
     """Draw the index over the tokens in a work folder, describe both, and finish the folder."""
     store = TokenStore(work / "tokens")
@@ -161,7 +174,7 @@ def _write_index(
     counts = count_ids(store, held_out, tokenizer.vocab_size)
     _check_unknown(store, int(counts.everywhere[tokenizer.unk_id]), config.max_unknown_share)
     if config.objective == "mlm-nsp":
-        check_pairs_possible(store, training)
+        check_pairs_possible(store, training, has_columns=has_columns)
     passes = config.dupe_factor or DUPE_FACTOR[config.objective]
     index = make_folder(work / f"index-{config.objective}-{config.max_seq_length}")
     drawn = write_index(index, splits, config, seed=seed, passes=passes)

@@ -58,6 +58,11 @@ class Text:
                 state.append(secrets.token_hex())
         return state
 
+    def has_columns(self, config: MakeData) -> bool:
+        """Return whether any file is one of columns."""
+        files = find_files(self.inputs, config.text.format, is_quiet=True)
+        return any(file.format == "conll" for file in files)
+
     def write_tokens(self, work: Path, config: MakeData) -> tuple[Tokenizer, CorpusReport]:
         """Fill ``tokenizer`` and ``tokens`` of a work folder; return what reading found."""
         report, _ = self.tokenize(work, config)
@@ -154,6 +159,10 @@ class StoredTokens:
     def identity(self, config: MakeData) -> list[object]:
         """Return values that identify the tokens."""
         return list(self.fingerprints)
+
+    def has_columns(self, config: MakeData) -> bool:
+        """Return whether the text was certainly files of columns."""
+        return config.text.format == "conll"
 
     def write_tokens(self, work: Path, config: MakeData) -> tuple[Tokenizer, CorpusReport]:
         """Fill ``tokenizer`` and ``tokens`` of a work folder; return what reading found."""

@@ -105,7 +105,7 @@ def _read_entity(fault: Fault, name: str, value: Any, text: str) -> Entity:
 
 
 def _show(entity: Entity) -> str:
-    return f"{entity.label!r} at {entity.start}-{entity.end}"
+    return f"{entity.label!r} from {entity.start} to {entity.end}"
 
 
 def cut_at_entities(places: Sequence[Place], entities: Sequence[Entity]) -> tuple[list[Place], int]:

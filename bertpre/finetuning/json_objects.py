@@ -23,7 +23,9 @@ def parse_object(fault: Fault, line: str) -> dict[str, Any]:
     try:
         found = json.loads(line, parse_int=Number, parse_float=Number, parse_constant=Number)
     except (ValueError, RecursionError) as error:
-        raise fault(f"not valid JSON ({error})") from error
+        # Its message without its position, which counts lines within this one.
+        problem = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise fault(f"not valid JSON ({problem})") from error
     if not isinstance(found, dict):
         raise fault(f"expected a JSON object, found {shorten(line.strip())}")
     return found
@@ -82,12 +84,26 @@ def read_text(fault: Fault, fields: dict[str, Any], name: str) -> str:
     return str(value)
 
 
-def read_texts(fault: Fault, fields: dict[str, Any], name: str) -> tuple[str, ...]:
-    """Return the texts and numbers in the list of a field, or raise the fault of it."""
+def read_texts(
+    fault: Fault, fields: dict[str, Any], name: str, *, with_numbers: bool
+) -> tuple[str, ...]:
+    """Return the texts in the list of a field, or raise the fault of it.
+
+    Args:
+        fault: creates the error.
+        fields: an object.
+        name: its field.
+        with_numbers: whether numbers are texts too.
+    """
     value = find_field(fields, name)
     if not isinstance(value, list):
         raise fault(f"field {name!r}: expected a list of texts, found {kind_of(value)}")
     for number, item in enumerate(value, start=1):
+        if isinstance(item, Number) and not with_numbers:
+            raise fault(
+                f"field {name!r}: expected texts, found the number {shorten(item)} at place "
+                f"{number}"
+            )
         if not isinstance(item, str):  # a number is one too
             raise fault(f"field {name!r}: expected texts, found {kind_of(item)} at place {number}")
         if not is_encodable(item):

@@ -6,17 +6,15 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from bertpre.config.schema import Finetune
-from bertpre.corpus.inputs import TableFormat
+from bertpre.corpus.files import read_lines
 from bertpre.corpus.rows import RowError
-from bertpre.corpus.tables import ListCell, Row, read_rows
-from bertpre.errors import ConfigError
-from bertpre.finetuning.tagged_rows import Columns, TaggedRow, reading_of
+from bertpre.corpus.whole_rows import DelimitedTable, WholeRow
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning.tagged_rows import Columns, FileForm, TaggedRow, reading_of
 
-# Between the texts of a list that is read as a cell; it occurs in no text.
-_BETWEEN = "\x1f"
 _SPACES = re.compile("[ \t\r\n]+")
 _TEXT_ITEM = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _NUMBER_ITEM = r"-?[0-9]+(?:\.[0-9]+)?"
@@ -25,45 +23,51 @@ _NEXT = re.compile(rf"\s*({_TEXT_ITEM}|{_NUMBER_ITEM})(?:\s*,|(?=[\s\]]))", re.D
 _END = re.compile(r"\s*\]\s*")
 
 
-class _Source(NamedTuple):
-    """The cell of tokens as it was; None if it could not be read."""
-
-    cell: str | None
-
-
 class CellFile:
-    """A table whose rows are sentences, a `TaggedFile`.
+    """A TSV or CSV table whose rows are sentences, a `TaggedFile`.
 
     Args:
-        path: TSV, CSV or parquet.
-        format: which of these.
+        path: the file.
+        format: tsv or csv.
         config: how to read it.
         with_tags: whether to read the tags.
         layout: that of the training file, when predicting.
 
     Raises:
         ConfigError: both cells are in the same column.
+        CorpusError: the file cannot be read, or a column is missing.
     """
 
     def __init__(
         self,
         path: Path,
-        format: TableFormat,
+        format: Literal["tsv", "csv"],
         config: Finetune,
         *,
         with_tags: bool,
         layout: Mapping[str, Any] | None,
     ) -> None:
-        self._path, self._format, self._config = path, format, config
-        self._with_tags = with_tags
+        self._path, self._with_tags = path, with_tags
+        self.form: FileForm = format
         asked = Columns.asked(config, layout, form="cells")
-        self._text = "text" if asked.text is None else asked.text
-        self._label = "label" if asked.label is None else asked.label
-        if self._text == self._label:
-            raise ConfigError(
-                f"text_column and label_column are both {self._text!r}",
-                "choose the columns with --text-column and --label-column",
-            )
+        check_columns(asked.text, asked.label, with_tags=with_tags)
+        self._table = DelimitedTable(
+            path,
+            read_lines(path, **reading_of(path, config)),
+            format=format,
+            header=config.header,
+            quoting=config.quoting,
+        )
+        self._text, self._label = choose_columns(
+            asked, self._table.names or (), with_tags=with_tags
+        )
+        self._text_place, self._tag_place = 0, None
+        if self._table.width:
+            self._text_place = self._table.find(self._text)
+            if with_tags or self._has(self._label):
+                self._tag_place = self._table.find(self._label)
+        if self._text_place == self._tag_place:
+            check_columns(self._text, self._text, with_tags=with_tags)
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -72,55 +76,103 @@ class CellFile:
 
     def rows(self) -> Iterator[TaggedRow]:
         """Yield all rows."""
-        columns = [self._text, self._label] if self._with_tags else [self._text]
-        bad: list[RowError] = []
-        rows = read_rows(
-            self._path,
-            format=self._format,
-            header=self._config.header,
-            columns=columns,
-            quoting=self._config.quoting,
-            on_bad_row=bad.append,
-            on_bad_width=bad.append,
-            list_separators=dict.fromkeys(columns, _BETWEEN),
-            **reading_of(self._path, self._config),
-        )
-        for row in rows:
-            yield from _faulty(bad)
-            yield self._read(row)
-        yield from _faulty(bad)
+        needed = [self._text_place]
+        if self._with_tags and self._tag_place is not None:
+            needed.append(self._tag_place)
+        for row in self._table.rows(max(needed) + 1):
+            if row.fault is None:
+                yield self._read(row)
+            else:
+                yield TaggedRow(line=row.line, fault=row.fault, source=row)
 
     def header(self) -> str:
-        """Return the names of both columns."""
-        has_names = self._config.header or self._format == "parquet"
-        names = [
-            name if has_names and isinstance(name, str) else default
-            for name, default in ((self._text, "tokens"), (self._label, "labels"))
-        ]
-        return "\t".join(names) + "\n"
+        """Return the names of all columns, if the file has them."""
+        names = self._table.names
+        if names is None:
+            return ""
+        if self._tag_place is None:
+            names = [*names, self._label if isinstance(self._label, str) else "labels"]
+        return self._write(names)
 
     def write(self, row: TaggedRow, tags: Sequence[str] | None) -> str:
-        """Return both cells, that of the tags empty without tags."""
-        source: _Source = row.source
-        cell = source.cell
-        if cell is None:
-            cell = "" if row.fault is not None else join_cell(row.tokens)
-        return f"{cell}\t{'' if tags is None or row.fault is not None else join_cell(tags)}\n"
+        """Return all cells, that of the tags replaced, or added after the last column.
 
-    def _read(self, row: Row) -> TaggedRow:
-        cell = row.cells[0]
-        is_writable = not isinstance(cell, ListCell) and not set(cell) & set("\t\r\n")
-        source = _Source(cell if is_writable else None)
-        tokens = split_cell(cell)
-        if not self._with_tags:
-            return TaggedRow(line=row.line, tokens=tokens, source=source)
-        tags = split_cell(row.cells[1], with_numbers=True)
+        Raises:
+            CorpusError: a cell needs quotes, but quotes are text in this file.
+        """
+        source: WholeRow = row.source
+        cells, width = list(source.cells), self._table.width
+        is_tagged = tags is not None and row.fault is None
+        if self._tag_place is None:
+            # A row that is too short or too long has to stay so when it is read again.
+            if is_tagged or len(cells) >= width:
+                cells += [""] * (width - len(cells))
+                cells.insert(width, "")
+        elif is_tagged:
+            cells += [""] * (self._tag_place + 1 - len(cells))
+        if is_tagged:
+            place = width if self._tag_place is None else self._tag_place
+            cells[place] = join_like(cells[self._text_place], tags or ())
+        return self._write(cells, row.line)
+
+    def _write(self, cells: Sequence[str], line: int = 1) -> str:
+        try:
+            return self._table.write(cells)
+        except CorpusError as error:
+            raise CorpusError(f"{self._path}: line {line}: {error.message}", error.hint) from error
+
+    def _has(self, column: str | int) -> bool:
+        names = self._table.names or ()
+        return str(column) in names or (
+            isinstance(column, int) and 1 <= column <= self._table.width
+        )
+
+    def _read(self, row: WholeRow) -> TaggedRow:
+        tokens = split_cell(row.cells[self._text_place])
+        if not self._with_tags or self._tag_place is None:
+            return TaggedRow(line=row.line, tokens=tokens, source=row)
+        tags = split_cell(row.cells[self._tag_place], with_numbers=True)
         problem = number_fault(tokens, tags)
         if problem is None:
-            return TaggedRow(line=row.line, tokens=tokens, tags=tags, source=source)
-        unit = "row" if self._format == "parquet" else "line"
-        fault = RowError.at(self._path, row.line, problem, NUMBER_HINT, unit=unit)
-        return TaggedRow(line=row.line, fault=fault, source=source)
+            return TaggedRow(line=row.line, tokens=tokens, tags=tags, source=row)
+        fault = RowError.at(self._path, row.line, problem, NUMBER_HINT)
+        return TaggedRow(line=row.line, fault=fault, source=row)
+
+
+def check_columns(
+    text: str | int | None, label: str | int | None, *, with_tags: bool, are: str = "columns"
+) -> None:
+    """Raise a ConfigError if tokens and tags are in the same column.
+
+    Args:
+        text, label: the columns, or fields; None: not chosen yet.
+        with_tags: whether tags are read. Predictions have no option for their column.
+        are: what they are called.
+    """
+    if text is not None and text == label:
+        options = "--text-column and --label-column" if with_tags else "--text-column"
+        raise ConfigError(
+            f"text_column and label_column are both {text!r}", f"choose the {are} with {options}"
+        )
+
+
+def choose_columns(
+    asked: Columns, names: Sequence[str], *, with_tags: bool
+) -> tuple[str | int, str | int]:
+    """Return the columns of tokens and of tags.
+
+    Args:
+        asked: what the options name. Otherwise the first of the usual names that there is.
+        names: of the columns of the table.
+        with_tags: whether there have to be tags; otherwise, they may be added.
+    """
+    text, label = asked
+    if text is None:
+        text = next((name for name in ("text", "tokens") if name in names), "text")
+    if label is None:
+        usual = ("label", "labels", "tags")
+        label = next((name for name in usual if name in names), "label" if with_tags else "labels")
+    return text, label
 
 
 # For the fault of `number_fault`.
@@ -140,12 +192,6 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _faulty(bad: list[RowError]) -> Iterator[TaggedRow]:
-    while bad:
-        fault = bad.pop(0)
-        yield TaggedRow(line=fault.line, fault=fault, source=_Source(None))
-
-
 def split_cell(cell: str, *, with_numbers: bool = False) -> tuple[str, ...]:
     """Split a cell at spaces, or read the list that it is.
 
@@ -153,8 +199,6 @@ def split_cell(cell: str, *, with_numbers: bool = False) -> tuple[str, ...]:
         cell: texts with spaces between, or a list of texts as Python, JSON or NumPy write it.
         with_numbers: whether a list of numbers is a list too; in a text, it may be a citation.
     """
-    if isinstance(cell, ListCell):
-        return tuple(cell.split(_BETWEEN)) if cell else ()
     items = _read_list(cell.strip(), with_numbers=with_numbers)
     return tuple(filter(None, _SPACES.split(cell))) if items is None else items
 
@@ -164,6 +208,13 @@ def join_cell(items: Sequence[str]) -> str:
     joined = " ".join(items)
     if split_cell(joined, with_numbers=True) == tuple(items):
         return joined
+    return json.dumps(list(items), ensure_ascii=False)
+
+
+def join_like(cell: str, items: Sequence[str]) -> str:
+    """Write texts as `join_cell` does, but as a JSON list if a cell is a list."""
+    if _read_list(cell.strip(), with_numbers=False) is None:
+        return join_cell(items)
     return json.dumps(list(items), ensure_ascii=False)
 
 

@@ -13,8 +13,9 @@ from bertpre.corpus.inputs import format_by_name, table_format
 from bertpre.errors import ConfigError
 from bertpre.finetuning.json_objects import find_field
 from bertpre.finetuning.tagged_cells import CellFile
-from bertpre.finetuning.tagged_json import JsonFile, forms_of, read_first_object
-from bertpre.finetuning.tagged_rows import Columns, TaggedFile, TaggedRow, reading_of
+from bertpre.finetuning.tagged_json import JsonFile, forms_of, other_labels, read_first_object
+from bertpre.finetuning.tagged_parquet import ParquetFile
+from bertpre.finetuning.tagged_rows import Columns, FileForm, TaggedFile, TaggedRow, reading_of
 
 
 def open_tagged(
@@ -52,6 +53,8 @@ def open_tagged(
         return _TaggedColumns(path, config, with_tags=with_tags, layout=layout)
     if format == "jsonl":
         return JsonFile(path, config, with_tags=with_tags, layout=layout)
+    if format == "parquet":
+        return ParquetFile(path, config, with_tags=with_tags, layout=layout)
     return CellFile(path, format, config, with_tags=with_tags, layout=layout)
 
 
@@ -73,6 +76,9 @@ def claim(path: str | Path, config: Finetune) -> str | None:
     tokens, entities, _ = forms_of(config)
     if all(isinstance(find_field(fields, name), list) for name in tokens[1:]):
         return f"lists {tokens.text!r} and {tokens.label!r}"
+    if config.text_column == "text" and find_field(fields, "text") is None:
+        for name in other_labels(fields, tokens)[:1]:
+            return f"lists {tokens.text!r} and {name!r}"
     # A label beside the entities is one of the whole text.
     if (
         isinstance(find_field(fields, entities.text), str)
@@ -109,6 +115,11 @@ class _TaggedColumns:
             layout=learned,
             **reading_of(path, config),
         )
+
+    @property
+    def form(self) -> FileForm:
+        """Return that columns are written."""
+        return "columns"
 
     @property
     def layout(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bertpre.config.schema import Finetune
 from bertpre.corpus.files import read_lines
 from bertpre.corpus.rows import RowError
-from bertpre.errors import ConfigError, CorpusError, shorten
+from bertpre.errors import CorpusError, shorten
 from bertpre.finetuning.entities import (
     Place,
     cut_at_entities,
@@ -33,8 +33,14 @@ from bertpre.finetuning.json_objects import (
     read_texts,
     with_field,
 )
-from bertpre.finetuning.tagged_cells import NUMBER_HINT, join_cell, number_fault, split_cell
-from bertpre.finetuning.tagged_rows import Columns, TaggedRow, reading_of
+from bertpre.finetuning.tagged_cells import (
+    NUMBER_HINT,
+    check_columns,
+    join_cell,
+    number_fault,
+    split_cell,
+)
+from bertpre.finetuning.tagged_rows import Columns, FileForm, TaggedRow, reading_of
 
 log = logging.getLogger(__name__)
 
@@ -101,12 +107,15 @@ class JsonFile:
         found = forms[0] if first is None else _choose(forms, first, with_tags=with_tags)
         if found is None:
             raise _no_form(path, number, forms, first or {}, with_tags=with_tags)
-        if found.text == found.label:
-            raise ConfigError(
-                f"text_column and label_column are both {found.text!r}",
-                "choose the fields with --text-column and --label-column",
-            )
+        check_columns(found.text, found.label, with_tags=with_tags, are="fields")
+        if with_tags and found.name == "tokens" and first is not None:
+            _check_labels(path, number, found, first)
         self._form = found
+
+    @property
+    def form(self) -> FileForm:
+        """Return that JSON lines are written."""
+        return "jsonl"
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -160,10 +169,10 @@ class JsonFile:
         return dump(with_field(source.fields, self._form.label, labels)) + "\n"
 
     def _read_tokens(self, fault: Fault, fields: dict[str, Any]) -> _Sentence:
-        tokens = read_texts(fault, fields, self._form.text)
+        tokens = read_texts(fault, fields, self._form.text, with_numbers=False)
         if not self._with_tags:
             return _Sentence(tokens, None)
-        tags = read_texts(fault, fields, self._form.label)
+        tags = read_texts(fault, fields, self._form.label, with_numbers=True)
         return _checked(fault, tokens, tags)
 
     def _read_cells(self, fault: Fault, fields: dict[str, Any]) -> _Sentence:
@@ -233,15 +242,42 @@ def _no_form(
     tokens, entities, cells = (by_name[name] for name in _DEFAULT_FIELDS)
     shown = ", ".join(shorten(name) for name in list(fields)[:20]) or "none"
     expected = f"a list {tokens.text!r} or a text {entities.text!r}"
+    hint = "name the field of tokens or of the text with --text-column"
     if with_tags:
         expected = (
             f"lists {tokens.text!r} and {tokens.label!r}, a text {entities.text!r} and a list "
             f"{entities.label!r}, or texts {cells.text!r} and {cells.label!r}"
         )
+        hint = "name the fields of tokens and of labels with --text-column and --label-column"
     return CorpusError(
-        f"{path}: line {number}: found the fields {shown}; expected {expected}",
-        "name the fields of tokens and of labels with --text-column and --label-column",
+        f"{path}: line {number}: found the fields {shown}; expected {expected}", hint
     )
+
+
+def other_labels(fields: dict[str, Any], form: Form) -> list[str]:
+    """Return the fields that may have the labels of a list of tokens, the likeliest first."""
+    tokens = find_field(fields, form.text)
+    names = [
+        name
+        for name, value in fields.items()
+        if isinstance(tokens, list)
+        and isinstance(value, list)
+        and value is not tokens
+        and len(value) == len(tokens)
+    ]
+    # Corpora of names often have parts of speech too.
+    usual = ("ner", "label", "tag")
+    return sorted(names, key=lambda name: [part not in name.lower() for part in usual])
+
+
+def _check_labels(path: Path, number: int, form: Form, fields: dict[str, Any]) -> None:
+    others = other_labels(fields, form)
+    if find_field(fields, form.label) is None and others:
+        lists = " and ".join(map(repr, [form.text, *others]))
+        raise CorpusError(
+            f"{path}: line {number}: found the lists {lists}, but no {form.label!r}",
+            f"name the field of labels: --label-column {others[0]}",
+        )
 
 
 def _checked(fault: Fault, tokens: tuple[str, ...], tags: tuple[str, ...]) -> _Sentence:

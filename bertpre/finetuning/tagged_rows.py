@@ -4,13 +4,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 from bertpre.config.schema import Finetune
 from bertpre.corpus.decoding import Decoding
 from bertpre.corpus.rows import RowError
 
 log = logging.getLogger(__name__)
+
+
+FileForm = Literal["columns", "jsonl", "tsv", "csv"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,10 @@ class TaggedRow:
 
 class TaggedFile(Protocol):
     """A file of tagged tokens, read and written row by row."""
+
+    @property
+    def form(self) -> FileForm:
+        """Return the form in which rows are written."""
 
     @property
     def layout(self) -> dict[str, Any]:

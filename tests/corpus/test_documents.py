@@ -392,15 +392,51 @@ def test_pairs_are_refused_where_there_are_no_columns(tmp_path):
         read_records([path], TextOptions(pair_column="b"))
 
 
+def test_marks_in_a_column_file_start_documents(tmp_path):
+    marked = write(
+        tmp_path / "a.conll",
+        "early O\n\nbird O\n\n-DOCSTART- O\n\n# id 1\nJan O\n. O\n\nno\n\n1 O\n"
+        "-DOCSTART- O\n\nbad\n\n2 O\n\n-DOCSTART-S O\n\n-DOCSTART- O\n-DOCSTART- O\n"
+        "\n3 O\n\n-DOCSTART-\n",
+    )
+    plain = write(tmp_path / "b.conll", "4 O\n\n5 O\n")
+    report = CorpusReport()
+
+    documents = list(read_documents([marked, plain], TextOptions(), report=report))
+
+    assert [(one.sentences, one.line) for one in documents] == [
+        (("early",), 1),
+        (("bird",), 3),
+        (("Jan .", "1"), 8),
+        (("2", "-DOCSTART-S"), 18),
+        (("3",), 25),
+        (("4",), 1),
+        (("5",), 3),
+    ]
+    assert (report.documents, report.empty_documents, report.bad_records) == (7, 0, 2)
+    nested = list(read_documents([marked], TextOptions(dedup="documents")))
+    assert [one.sentences for one in nested] == [one.sentences for one in documents[:5]]
+
+
+def test_a_document_of_spaces_is_empty(tmp_path):
+    path = write(tmp_path / "a.conll", "-DOCSTART-\ta\n\n \tO\n\n-DOCSTART-\n\n \tO\n\na\tO\n")
+    report = CorpusReport()
+
+    documents = list(read_documents([path], TextOptions(), report=report))
+
+    assert [one.sentences for one in documents] == [("a",)]
+    assert report.empty_documents == 1
+
+
 def test_each_sentence_of_a_column_file_is_a_document_of_its_tokens(tmp_path, caplog):
-    path = write(tmp_path / "a.conll", "-DOCSTART-\n\nJan B-PER\n. O\n\nno\n\n1 O\n2 O\n3 O\n")
+    path = write(tmp_path / "a.conll", "\nJan B-PER\n. O\n\nno\n\n1 O\n2 O\n3 O\n")
     report = CorpusReport()
 
     documents = list(read_documents([path], TextOptions(), report=report))
 
     assert documents == [
-        Document(("Jan .",), str(path), 3),
-        Document(("1 2 3",), str(path), 8),
+        Document(("Jan .",), str(path), 2),
+        Document(("1 2 3",), str(path), 7),
     ]
     assert report.bad_records == 1
     assert "skipped: " in caplog.text

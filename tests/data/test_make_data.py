@@ -285,6 +285,26 @@ def test_t01_documents_of_one_sentence_cannot_teach_nsp(make: Make, tmp_path: Pa
     assert make(text, "mlm", objective="mlm", eval_fraction=0.0).training_examples == 120
 
 
+def test_columns_teach_nsp_only_with_marks_between_documents(make: Make, tmp_path: Path) -> None:
+    columns = tmp_path / "text.conll"
+    sentences = [f"the O\ncat O\nsees O\nnumber O\n{i} O\n" for i in range(40)]
+    columns.write_text("\n".join(sentences))
+
+    with pytest.raises(CorpusError, match="documents have only one") as error:
+        make(columns)
+    assert "turn next-sentence prediction off with --objective mlm" in str(error.value)
+    assert "blank lines" not in str(error.value)
+
+    make(columns, "mlm", objective="mlm")
+    columns.write_text("-DOCSTART- O\n\n" + "\n".join(sentences))
+    with pytest.raises(CorpusError, match="two different documents") as error:
+        make(columns)
+    assert "-DOCSTART-" in str(error.value)
+    columns.write_text("".join(f"-DOCSTART- O\n\n{one}\n{one}\n" for one in sentences))
+    report = make(columns, eval_fraction=0.0)
+    assert (report.corpus.documents, report.corpus.sentences) == (40, 80)
+
+
 def test_mostly_one_sentence_documents_are_a_warning(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

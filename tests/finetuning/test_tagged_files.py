@@ -1,6 +1,9 @@
 """Files of tagged tokens in every form: read, written, and every fault of a row."""
 
+import csv
+import datetime
 import gzip
+import io
 import json
 import os
 from pathlib import Path
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from bertpre.config.schema import Finetune
 from bertpre.corpus.files import STDIN
+from bertpre.corpus.tables import read_rows
 from bertpre.errors import ConfigError, CorpusError
 from bertpre.finetuning.tagged_cells import join_cell, split_cell
 from bertpre.finetuning.tagged_files import claim, open_tagged
@@ -124,8 +128,43 @@ def test_parquet_has_lists_or_texts(tmp_path):
     assert "row 3: column 'tokens': expected text, found null" in third.fault.message
     assert pairs(tmp_path / "t.parquet") == [[("a", "X"), ("b", "O")], [("c", "O")], [("d", "O")]]
     assert tagged(tmp_path / "t.parquet", text_column="tokens", label_column="ner") == (
-        'tokens\tner\n["New York", ""]\tX X\n.\tX\n\t\n'
+        '{"tokens": ["New York", ""], "ner": ["X", "X"], "text": "a b", "label": "X O"}\n'
+        '{"tokens": ["."], "ner": ["X"], "text": "c", "label": "O"}\n'
+        '{"tokens": null, "ner": [0], "text": "d", "label": "O"}\n'
     )
+    assert opened(tmp_path / "t.parquet").form == "jsonl"
+
+
+def test_all_columns_of_parquet_come_out_as_json_lines(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = {"id": [1], "tokens": [["a"]], "x": [{"y": 0.5}], "day": [datetime.date(2020, 1, 2)]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"tokens": [["a"]], "tags": [[2]]}), tmp_path / "b.parquet")
+    parquet.write_table(pyarrow.table({"tokens": [[1]]}), tmp_path / "c.parquet")
+    parquet.write_table(
+        pyarrow.table({"d": [{"w": "['a b', 'c']"}], "tags": ["O O"]}), tmp_path / "d.parquet"
+    )
+
+    out = write(tmp_path, "out.jsonl", tagged(tmp_path / "a.parquet"))
+    nested = {"text_column": "d.w", "label_column": "d.t"}
+
+    assert json.loads(out.read_text()) == {
+        "id": 1, "tokens": ["a"], "x": {"y": 0.5}, "day": "2020-01-02", "labels": ["X"]
+    }  # fmt: skip
+    assert pairs(out) == [[("a", "X")]]
+    assert pairs(tmp_path / "b.parquet") == [[("a", "2")]]
+    assert "column 'tokens': expected texts, found the number 1" in (
+        fault(tmp_path / "c.parquet", with_tags=False).message
+    )
+    assert json.loads(tagged(tmp_path / "d.parquet", **nested)) == {
+        "d": {"w": "['a b', 'c']", "t": '["X", "X"]'}, "tags": "O O"
+    }  # fmt: skip
+    with pytest.raises(CorpusError, match="no column 'label'; found 'id', 'tokens'"):
+        opened(tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match="no column 'text'; found 'd', 'tags'"):
+        opened(tmp_path / "d.parquet")
 
 
 @pytest.mark.parametrize(
@@ -145,9 +184,25 @@ def test_parquet_has_lists_or_texts(tmp_path):
             '{"text": " a,b", "id": -0, "entities": [{"start": 1, "end": 2, "label": "X"}, '
             '{"start": 2, "end": 3, "label": "X"}, {"start": 3, "end": 4, "label": "X"}]}\n',
         ),
-        ("t.tsv", "id\ttext\n1\ta  b\n2\tc\n", "text\tlabel\na  b\tX X\nc\tX\n"),
-        ("t.csv", 'text,x\n"a\nb",1\n', "text\tlabel\na b\tX X\n"),
-        ("t.csv", "text,x\n\"['a b', 'c']\",1\n", "text\tlabel\n['a b', 'c']\tX X\n"),
+        (
+            "t.tsv",
+            "id\ttext\n1\ta  b\n2\tc\n",
+            "id\ttext\tlabels\n1\ta  b\tX X\n2\tc\tX\n",
+        ),
+        ("t.tsv", "label\ttext\n1\ta b\n", "label\ttext\nX X\ta b\n"),
+        ("t.tsv", "tokens\ttags\tid\na b\tO O\t1\n", "tokens\ttags\tid\na b\tX X\t1\n"),
+        ("t.tsv", "text\tlabel\na b\n", "text\tlabel\na b\tX X\n"),
+        ("t.tsv", 'text\tid\n"a" b\t"1"\n', 'text\tid\tlabels\n"a" b\t"1"\tX X\n'),
+        ("t.tsv", "text\tid\na\t1\t\nb\n", "text\tid\tlabels\na\t1\tX\t\nb\t\tX\n"),
+        ("t.tsv", "text\n\na\n", "text\tlabels\n\t\na\tX\n"),
+        ("t.tsv", "label\ttext\nO\ta\r\r\n", "label\ttext\nX\ta\r\r\n"),
+        ("t.csv", 'text,x\n"a\nb",1\n', 'text,x,labels\n"a\nb",1,X X\n'),
+        (
+            "t.csv",
+            "id,text\n\"1,2\",\"['a b', 'c']\"\n",
+            'id,text,labels\n"1,2","[\'a b\', \'c\']","[""X"", ""X""]"\n',
+        ),
+        ("t.csv", 'text,tags\n[],O\n"",O\n', "text,tags\n[],[]\n,\n"),
     ],
 )
 def test_files_go_out_in_the_form_in_which_they_came(tmp_path, name, content, expected):
@@ -161,17 +216,97 @@ def test_rows_without_predictions_stay_as_they_are(tmp_path):
 
     assert tagged(columns, None) == "a O\nb\n\nc O\n"
     assert tagged(objects, None) == '{"tokens": ["a"],  "x":1}\r\nno\n{"tokens": 1}\n'
-    assert tagged(table, None) == "text\tlabel\na b\t\n\t\nc d\t\n"
+    assert tagged(table, None) == "id,text,labels\n1,a b,\n2\n3,c\td,\n"
     assert tagged(objects) == ('{"tokens": ["a"], "x": 1, "labels": ["X"]}\nno\n{"tokens": 1}\n')
-    assert tagged(table) == "text\tlabel\na b\tX X\n\t\nc d\tX X\n"
+    assert tagged(table) == "id,text,labels\n1,a b,X X\n2\n3,c\td,X X\n"
 
 
-def test_no_header_means_names_of_our_own(tmp_path):
+def test_a_row_with_a_fault_has_it_when_it_is_read_again(tmp_path):
+    path = write(tmp_path, "t.tsv", "id\ttext\n1\n2\tb\textra\n3\tc\n")
+
+    again = write(tmp_path, "again.tsv", tagged(path))
+
+    assert again.read_text() == "id\ttext\tlabels\n1\n2\tb\t\textra\n3\tc\tX\n"
+    assert [row.fault is None for row in rows(again)] == [False, False, True]
+
+
+def test_no_header_stays_none(tmp_path):
     path = write(tmp_path, "t.tsv", "a b\tO O\n")
 
     options = {"header": False, "text_column": 1, "label_column": 2}
     assert pairs(path, **options) == [[("a", "O"), ("b", "O")]]
-    assert tagged(path, **options) == "tokens\tlabels\na b\tX X\n"
+    assert tagged(path, **options) == "a b\tX X\n"
+    assert tagged(path, header=False, text_column=1) == "a b\tO O\tX X\n"
+    with pytest.raises(CorpusError, match="no column 'label', as there is no header line"):
+        opened(path, header=False, text_column=1)
+    with pytest.raises(ConfigError, match="text_column and label_column are both 'text'"):
+        opened(write(tmp_path, "u.tsv", "text\nb\n"), label_column=1)
+
+
+def test_added_tags_are_named_as_in_training(tmp_path):
+    path = write(tmp_path, "t.csv", "words\na\n")
+    layout = {"form": "cells", "text": "words", "label": "x,y"}
+
+    assert tagged(path, layout=layout) == 'words,"x,y"\na,X\n'
+    assert tagged(path, layout={**layout, "label": 2}) == "words,labels\na,X\n"
+    assert [opened(path, layout=layout, with_tags=False).form] == ["csv"]
+
+
+def test_cells_that_need_quotes_where_there_are_none_are_refused(tmp_path):
+    path = write(tmp_path, "t.csv", 'text,"id"\n"a,1\n')
+
+    assert tagged(path, quoting="none") == 'text,"id",labels\n"a,1,X\n'
+    with pytest.raises(CorpusError) as caught:
+        tagged(path, "B-X,Y", quoting="none")
+    assert caught.value.message == (
+        f"{path}: line 2: cannot write 'B-X,Y' as csv without quotes, since it contains a comma"
+    )
+    assert "--quoting csv" in caught.value.hint
+
+
+CELL = st.text(st.sampled_from("ab ,\"\t\r\n['é"), max_size=6)
+
+
+@FIXTURE
+@given(
+    st.lists(st.lists(CELL, min_size=3, max_size=3), min_size=1, max_size=4),
+    st.sampled_from(["tsv", "csv"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_all_other_cells_come_back(tmp_path, cells, format, is_quoted, has_tags):
+    """The file is written by Python's csv module, or joined where quotes are text."""
+    delimiter = "," if format == "csv" else "\t"
+    table = [["id", "text", "labels" if has_tags else "x"], *cells]
+    if is_quoted:
+        text = io.StringIO()
+        csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(table)
+        content = text.getvalue()
+    else:
+        bare = str.maketrans("", "", delimiter + "\r\n")
+        table = [[cell.translate(bare) for cell in row] for row in table]
+        content = "".join(delimiter.join(row) + "\n" for row in table)
+    quoting = "csv" if is_quoted else "none"
+    path = write(tmp_path, f"t.{format}", content)
+
+    out = write(tmp_path, f"out.{format}", tagged(path, quoting=quoting))
+
+    names = ["id", "text", "labels"] if has_tags else ["id", "text", "x", "labels"]
+    found = read_rows(out, format=format, header=True, columns=names, quoting=quoting)
+    for given_cells, row in zip(table[1:], found, strict=True):
+        num_tokens = len(split_cell(given_cells[1]))
+        assert list(row.cells[: 2 if has_tags else 3]) == given_cells[: 2 if has_tags else 3]
+        assert split_cell(row.cells[-1]) == ("X",) * num_tokens
+    assert all(row.fault is None for row in rows(out, quoting=quoting))
+
+
+def test_quotes_that_were_detected_are_detected_again(tmp_path):
+    path = write(tmp_path, "t.tsv", 'text\tid\n"a ""b"""\t1\n"c\td"\t2\n')
+
+    out = write(tmp_path, "out.tsv", tagged(path))
+
+    assert out.read_text() == 'text\tid\tlabels\n"a ""b"""\t1\tX X\n"c\td"\t2\tX X\n'
+    assert [row.tokens for row in rows(out)] == [("a", '"b"'), ("c", "d")]
 
 
 def test_the_form_of_a_prediction_file_may_be_another(tmp_path):
@@ -188,7 +323,7 @@ def test_the_form_of_a_prediction_file_may_be_another(tmp_path):
         assert "entities" in tagged(objects, layout=layout, text_column=layout["text"])
     for layout in (columns, tokens):
         assert tagged(table, layout=layout, text_column=layout["text"]) == (
-            "text\tlabel\na b\tX X\n"
+            "text\tlabels\na b\tX X\n"
         )
     assert tagged(objects, layout={"form": "cells", "text": "text", "label": "tags"}) == (
         '{"text": "a b", "tags": "X X"}\n'
@@ -241,6 +376,11 @@ def test_options_that_contradict_are_refused(tmp_path):
         opened(objects, text_column="tokens", label_column="tokens")
     with pytest.raises(ConfigError, match="text_column and label_column are both 'x'"):
         opened(tmp_path / "t.tsv", text_column="x", label_column="x")
+    table = write(tmp_path, "t.tsv", "y\na\n")
+    layout = {"form": "cells", "text": "x", "label": "y"}
+    with pytest.raises(ConfigError, match="text_column and label_column are both 'y'") as caught:
+        opened(table, with_tags=False, layout=layout, text_column="y")
+    assert caught.value.hint == "choose the columns with --text-column"
     with pytest.raises(ConfigError, match="pair_column: 'b': tokens with tags have no second"):
         opened(objects, pair_column="b")
 
@@ -257,10 +397,33 @@ def test_invalid_bytes_are_counted(tmp_path, caplog):
 # JSON lines
 
 
-def test_numbers_are_labels_and_tokens_as_they_are_written(tmp_path):
-    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", 10.0], "labels": [3, 1e0]}\n')
+def test_numbers_are_labels_as_they_are_written(tmp_path):
+    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", "b"], "labels": [3, 1e0]}\n')
 
-    assert pairs(path) == [[("a", "3"), ("10.0", "1e0")]]
+    assert pairs(path) == [[("a", "3"), ("b", "1e0")]]
+
+
+def test_numbers_are_no_tokens(tmp_path):
+    path = write(tmp_path, "t.jsonl", '{"tokens": ["a", 10.0], "labels": [3, 1]}\n')
+
+    for with_tags in (True, False):
+        assert fault(path, with_tags=with_tags).message == (
+            f"{path}: line 1: field 'tokens': expected texts, found the number '10.0' at place 2"
+        )
+
+
+def test_labels_of_another_name_are_named(tmp_path):
+    names = {"id": [1], "tokens": ["a", "b"], "pos_tags": [1, 2], "ner_tags": [0, 0]}
+    path = lines(tmp_path, names)
+
+    with pytest.raises(CorpusError) as caught:
+        opened(path)
+    assert caught.value.message == (
+        f"{path}: line 1: found the lists 'tokens' and 'ner_tags' and 'pos_tags', but no 'labels'"
+    )
+    assert caught.value.hint == "name the field of labels: --label-column ner_tags"
+    assert pairs(path, label_column="ner_tags") == [[("a", "0"), ("b", "0")]]
+    assert rows(path, with_tags=False)[0].tokens == ("a", "b")
 
 
 def test_fields_may_be_inside_others(tmp_path):
@@ -359,12 +522,12 @@ def test_bad_fields_are_faults(tmp_path, fields, problem):
     [
         (
             [{"start": 0, "end": 99, "label": "A"}],
-            "'A' at 0-99 is outside the text of 8 characters",
+            "'A' from 0 to 99 is outside the text of 8 characters",
         ),
-        ([{"start": -1, "end": 3, "label": "A"}], "'A' at -1-3 is outside the text"),
-        ([{"start": 2, "end": 2, "label": "A"}], "'A' at 2-2 has no text"),
-        ([{"start": 3, "end": 1, "label": "A"}], "'A' at 3-1 has no text"),
-        ([{"start": 3, "end": 4, "label": "A"}], "'A' at 3-4 has no text"),
+        ([{"start": -1, "end": 3, "label": "A"}], "'A' from -1 to 3 is outside the text"),
+        ([{"start": 2, "end": 2, "label": "A"}], "'A' from 2 to 2 has no text"),
+        ([{"start": 3, "end": 1, "label": "A"}], "'A' from 3 to 1 has no text"),
+        ([{"start": 3, "end": 4, "label": "A"}], "'A' from 3 to 4 has no text"),
         ([{"start": 0.0, "end": 3, "label": "A"}], "start: expected an integer, found 0.0"),
         ([{"start": "0", "end": 3, "label": "A"}], "start: expected an integer, found a text"),
         ([{"start": 0, "label": "A"}], "end: expected an integer, found nothing"),
@@ -374,9 +537,9 @@ def test_bad_fields_are_faults(tmp_path, fields, problem):
         ([[0, 3, "A"]], "entity 1 of 'entities': expected an object with start, end and label"),
         (
             [{"start": 2, "end": 7, "label": "A"}, {"start": 0, "end": 3, "label": "B"}],
-            "'B' at 0-3 and 'A' at 2-7 overlap",
+            "'B' from 0 to 3 and 'A' from 2 to 7 overlap",
         ),
-        ([{"start": 0, "end": 3, "label": "A"}] * 2, "'A' at 0-3 and 'A' at 0-3 overlap"),
+        ([{"start": 0, "end": 3, "label": "A"}] * 2, "'A' from 0 to 3 and 'A' from 0 to 3 overlap"),
     ],
 )
 def test_bad_entities_are_faults(tmp_path, entities, problem):
@@ -395,13 +558,14 @@ def test_entities_that_touch_do_not_overlap(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", "3", '{"tokens": [}'])
+@pytest.mark.parametrize("line", ["{", "[", "[1]", "3", '{"tokens": [}'])
 def test_lines_that_are_no_objects_are_faults(tmp_path, line):
     path = write(tmp_path, "t.jsonl", line + '\n{"tokens": ["a"], "labels": ["O"]}\n')
 
     bad, good = rows(path)
 
     assert bad.fault.line == 1
+    assert bad.fault.message.count("line ") == 1
     assert good.tokens == ("a",)
 
 
@@ -415,8 +579,9 @@ def test_objects_without_tokens_are_refused_with_all_that_may_be(tmp_path):
         "a text 'text' and a list 'entities', or texts 'text' and 'label'"
     )
     assert "--text-column" in caught.value.hint
-    with pytest.raises(CorpusError, match="expected a list 'tokens' or a text 'text'"):
+    with pytest.raises(CorpusError, match="expected a list 'tokens' or a text 'text'") as caught:
         opened(path, with_tags=False)
+    assert caught.value.hint == "name the field of tokens or of the text with --text-column"
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
@@ -500,6 +665,9 @@ def test_bad_rows_keep_their_place(tmp_path):
             {"text_column": "w", "label_column": "t"},
             "lists 'w' and 't'",
         ),
+        ("t.jsonl", '{"tokens": ["a"], "ner": [0]}', {}, "lists 'tokens' and 'ner'"),
+        ("t.jsonl", '{"tokens": ["a"], "ner": [0], "text": "a"}', {}, None),
+        ("t.jsonl", '{"tokens": ["a"], "ner": [0, 1]}', {}, None),
         ("t.jsonl", '{"text": "a", "entities": []}', {}, "a list 'entities'"),
         ("t.jsonl", '{"text": "a", "entities": [], "label": "x"}', {}, None),
         ("t.jsonl", '{"text": "a", "label": ["x"]}', {}, None),
