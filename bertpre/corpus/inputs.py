@@ -26,7 +26,7 @@ _FORMATS: dict[str, FileFormat] = {
     ".bio": "conll",
     ".iob": "conll",
 }
-_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 _EXPECTED_NAMES = (
     "names that end in .txt, .jsonl, .csv, .tsv, .parquet or .conll (optionally followed by .gz, "
     ".bz2, .xz or .zst)"
@@ -72,7 +72,7 @@ def table_format(path: Path, asked: Literal["auto"] | TableFormat) -> TableForma
 
 def _suffix(path: Path) -> str:
     name = Path(path.name.lower())
-    return Path(name.stem if name.suffix in _COMPRESSIONS else name).suffix
+    return Path(name.stem if name.suffix in COMPRESSIONS else name).suffix
 
 
 def find_files(

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 # A scheme holds if it is broken by less than one entity in this many.
 FEWEST_ENTITIES_PER_BROKEN = 100
 
-_MOST_SLIPS = 2
 _FEWEST_PER_SLIP = 20
 
 # Of schemes that fit equally well, the first is taken.
@@ -96,7 +95,7 @@ def recognize(sentences: Sequence[Sequence[str]]) -> Recognized | MixedSchemes:
 
     Tags are plain if one of them is neither "O" nor prefixed. Otherwise the scheme is the one that
     fewest entities break, if these are less than one in a hundred,
-    or are two at most and one in twenty. Without entities it is IOB2.
+    or of fewer than a hundred entities at most one in twenty. Without entities it is IOB2.
     """
     counts = Counter(tag for tags in sentences for tag in tags)
     odd = {tag for tag in counts if tag != OUTSIDE_TAG and split_tag(tag) is None}
@@ -120,8 +119,10 @@ def recognize(sentences: Sequence[Sequence[str]]) -> Recognized | MixedSchemes:
         return Recognized(ranked[0], num_entities)
     best = _breaks(ranked[0], patterns, firsts, sentences)
     is_rare = best.num_broken * FEWEST_ENTITIES_PER_BROKEN < num_entities
-    # In a small file, one or two are more likely to be slips than another scheme.
-    is_slip = best.num_broken <= _MOST_SLIPS and best.num_broken * _FEWEST_PER_SLIP <= num_entities
+    # With fewer entities than that, a few are more likely to be slips than another scheme.
+    is_slip = num_entities < FEWEST_ENTITIES_PER_BROKEN and (
+        best.num_broken * _FEWEST_PER_SLIP <= num_entities
+    )
     if is_rare or is_slip:
         return Recognized(best.scheme, num_entities, best.num_broken, best.first)
     letters = {letter for pattern in patterns for letter in pattern.letters} | {"."}
@@ -242,8 +243,8 @@ def recognize_table(table: LabelledTable) -> Scheme:
         raise CorpusError(
             f"{table.name}: the tags of its {found.num_entities:,} entities follow no scheme: "
             f"{told}; expected fewer than one in {FEWEST_ENTITIES_PER_BROKEN}",
-            "fix these tags, or convert all to one scheme, such as IOB2, in which each entity starts "
-            "with B-",
+            "fix these tags, or convert all to one scheme, such as IOB2, in which B- starts each "
+            "entity",
         )
     if found.num_prefixed:
         raise CorpusError(

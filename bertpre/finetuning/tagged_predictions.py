@@ -11,7 +11,6 @@ from bertpre.finetuning.tables import InputRow, LabelledTable, pass_good_rows
 from bertpre.finetuning.tagged_rows import TaggedFile, TaggedRow
 from bertpre.finetuning.task import PredictionFile
 
-
 # What files to be tagged have in place of tags.
 _NO_TAGS = {"", "O", "_", "-", "?"}
 
@@ -39,6 +38,10 @@ class TaggedPredictions(PredictionFile):
         self._path, self._file, self._tags_of = path, file, tags_of
         self._is_tag = is_tag
         self._skips = config.on_bad_rows == "skip"
+
+    @property
+    def form(self) -> str:
+        return self._file.form
 
     def header(self) -> str:
         return self._file.header()

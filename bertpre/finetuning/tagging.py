@@ -297,7 +297,7 @@ class Tagging(Task):
             )
         if self.scheme.is_plain and not config.constrained:
             raise ConfigError(
-                "constrained: has no effect on plain tags, which may follow each other in any order",
+                "constrained: has no effect on plain tags, which may be in any order",
                 "leave it out",
             )
         idle = {"label_smoothing": 0.0, "class_weights": "none", "focal_gamma": 0.0}
@@ -386,8 +386,8 @@ class Tagging(Task):
         if self.scheme.is_plain or any(self._types(tags) for tags in self._tags(outputs)):
             return []
         return [
-            "the model finds no entity in the dev rows; more epochs, a higher learning rate or more "
-            "training rows may help"
+            "the model finds no entity in the dev rows; more epochs, a higher learning rate or "
+            "more training rows may help"
         ]
 
     def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:

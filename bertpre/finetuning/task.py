@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 class PredictionFile(ABC):
     """Reads the rows to predict, and writes their predictions."""
 
+    @property
+    def form(self) -> str:
+        """The format of what is written: "tsv", "csv", "jsonl" or "columns"."""
+        return "tsv"
+
     def header(self) -> str:
         """Return what comes before the first prediction."""
         return ""

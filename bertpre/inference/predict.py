@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from bertpre.artefacts import read_manifest
 from bertpre.config.load import parse_config
 from bertpre.config.schema import Finetune
+from bertpre.corpus.inputs import COMPRESSIONS, format_by_name
 from bertpre.errors import ConfigError
 from bertpre.finetuning.labels import name_some
 from bertpre.finetuning.registry import member_folders, task_of
@@ -78,6 +79,7 @@ def predict(
         layout=manifests[0].get("layout", {}),
         way_out="or give them an empty prediction with --on-bad-rows skip",
     )
+    _check_suffix(output, file_form.form)
     reader = TableReader(path, file_form.rows())
     # Imports PyTorch.
     from bertpre.finetuning.running import load_finetuned, place_inference
@@ -104,6 +106,21 @@ def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
         "constrained",
     )
     return {name: manifest["options"][name] for name in names if name in manifest["options"]}
+
+
+def _check_suffix(output: str | Path | TextIO, form: str) -> None:
+    """Refuse a name that says something else than the file will hold."""
+    if not isinstance(output, str | Path):
+        return
+    fitting = {"columns": ("conll", "tsv")}.get(form, (form,))
+    stated = format_by_name(Path(output))
+    is_compressed = Path(output).suffix.lower() in COMPRESSIONS
+    if is_compressed or (stated not in (None, "txt") and stated not in fitting):
+        what = "columns" if form == "columns" else form.upper()
+        raise ConfigError(
+            f"{output}: the predictions are written as plain {what}, which the name does not say",
+            f"choose an --output that ends in .{fitting[0]}",
+        )
 
 
 def _common_task(folders: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> Task:

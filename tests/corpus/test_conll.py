@@ -158,11 +158,19 @@ def test_a_file_without_tokens_has_no_sentences(tmp_path):
 @pytest.mark.parametrize(
     ("content", "problem", "hint"),
     [
-        ("a\tO\nb\n\nc\tO\n", "found 1 column, expected 2 as in line 1: 'b'", "blank lines"),
+        (
+            "a\tO\nb\n\nc\tO\n",
+            "found 1 column, expected 2 as in line 1, whose columns",
+            "blank lines",
+        ),
         ("a\tO\nb\tO\tx\n\nc\tO\n", "found 3 columns, expected 2 as in line 1: 'b\\tO\\tx'", ""),
         ("a\tO\nb O\n\nc\tO\n", "found 1 column, expected 2", "by tabs as in line 1"),
         ("a O\nb\tO\n\nc O\n", "found 1 column, expected 2", "by spaces as in line 1"),
-        ("a\tO\n# note\n\nc\tO\n", "found 1 column, expected 2", "only lines with '# id'"),
+        (
+            "a\tO\n# note\n\nc\tO\n",
+            "found 1 column, expected 2 as in line 1; only lines with '# id' or '# text' are",
+            "if it is a comment, remove it",
+        ),
         ("a\tO\nb\t\n\nc\tO\n", "the tag is empty", "give every token a tag"),
         ("a\tO\nb\t \n\nc\tO\n", "the tag is empty", "give every token a tag"),
     ],

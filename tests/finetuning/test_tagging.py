@@ -120,7 +120,7 @@ def test_the_folder_is_whole_and_says_what_the_tags_are(tagger):
 
 def test_tokens_that_came_in_go_out(tmp_path, tagger):
     content = (
-        "-DOCSTART- O\n\n# id 7\nthe\tO\n\u00ad\tO\n \tX\ncat\tO\r\n\t\n# text = a b\n"
+        "-DOCSTART- O\n\n# id 7\nthe\tO\n\u00ad\tO\n \tI-MAN\ncat\tO\r\n\t\n# text = a b\n"
         "#\tO\nid\tO\n\n\n" + "sees\tO\n" * 300
     )
     given = write(tmp_path / "new.conll", content.replace("-DOCSTART- O", "-DOCSTART-\tO"))
@@ -487,8 +487,103 @@ def test_dev_in_another_scheme_is_an_error(tmp_path):
     train = columns([(["a", "b", "c"], ["B-X", "I-X", "E-X"]), (["d"], ["S-X"])] * 4)
     dev = columns([(["d", "e"], ["B-X", "I-X"])] * 3)
 
-    with pytest.raises(CorpusError, match=r"follow IOB2, but those of .*t\.conll IOBES"):
+    with pytest.raises(CorpusError, match=r"its tags are IOB2, but those of .*t\.conll are IOBES"):
         plan(write(tmp_path / "t.conll", train), dev=write(tmp_path / "d.conll", dev))
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "message"),
+    [
+        ("B-X I-X", "B-X E-X", "its tags are IOBES, but those of .* are IOB2"),
+        ("B-X I-X", "NOUN VERB", "its tags are plain, but those of .* are IOB2"),
+    ],
+)
+def test_dev_tags_of_another_kind_are_an_error(tmp_path, train, dev, message):
+    paths = [
+        write(tmp_path / f"{name}.conll", columns([(["a", "b"], tags.split()), (["c"], ["O"])] * 3))
+        for name, tags in (("t", train), ("d", dev))
+    ]
+
+    with pytest.raises(CorpusError, match=message):
+        plan(paths[0], dev=paths[1])
+
+
+def test_dev_without_entities_or_with_broken_ones_is_said(tmp_path, files, caplog):
+    bare = write(tmp_path / "d.conll", columns([(["a", "b"], ["O", "O"])]))
+    broken = write(
+        tmp_path / "b.conll",
+        columns([(["a", "b"], ["O", "I-MAN"]), (["a", "b"], ["B-MAN", "I-MAN"])]),
+    )
+
+    with caplog.at_level(logging.WARNING):
+        plan(files / "train.conll", dev=bare, test=broken)
+
+    assert "d.conll: has no entity, so F1 is 0 whatever is predicted" in caplog.text
+    assert "1 of 2 entities are not written as IOB2 demands" in caplog.text
+
+
+def test_a_slip_in_a_small_file_is_repaired(tmp_path):
+    rows = [*([(["a", "b"], ["B-X", "I-X"])] * 20), (["c", "d"], ["O", "I-X"])]
+
+    found = plan(write(tmp_path / "t.conll", columns(rows)))
+
+    assert found.task.scheme.name == "IOB2"
+
+
+def test_text_is_never_replaced_by_tags(tmp_path, tagger):
+    given = write(tmp_path / "new.conll", "new york\nsan jose\n")
+
+    with pytest.raises(
+        CorpusError, match="the predicted tags would replace 'york', which is no tag of this model"
+    ):
+        predict(tagger.output, given, output=tmp_path / "out.conll")
+    assert not (tmp_path / "out.conll").exists()
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.conll.gz", "out.jsonl"])
+def test_a_name_that_says_something_else_than_the_output_is_refused(tmp_path, tagger, files, name):
+    with pytest.raises(ConfigError, match="the predictions are written as plain columns, which"):
+        predict(tagger.output, files / "dev.conll", output=tmp_path / name)
+
+
+def test_a_tagger_of_nothing_but_outside_says_so(
+    tmp_path, tiny_checkpoint, files, tag_recipe, caplog
+):
+    rare = columns([(["the"] * 60, ["O"] * 60), (["a", "boat"], ["O", "B-X"])] * 4)
+    write(tmp_path / "rare.conll", rare)
+    config = dataclasses.replace(tag_recipe, num_epochs=1, learning_rate=1e-2, batch_size=2)
+
+    with caplog.at_level(logging.WARNING):
+        result = train(
+            tiny_checkpoint, tmp_path, tmp_path / "m", config, train="rare.conll", dev="rare.conll"
+        )
+
+    assert result.dev["recall"] == 0.0
+    assert "the model finds no entity in the dev rows; more epochs" in caplog.text
+
+
+def test_empty_tokens_are_named(tmp_path):
+    path = write(tmp_path / "t.jsonl", '{"tokens": ["a", ""], "labels": ["B-X", "O"]}\n')
+
+    with pytest.raises(CorpusError, match="a token is empty on line 1"):
+        plan(path)
+
+
+def test_a_file_of_columns_is_no_table_of_labels(files):
+    with pytest.raises(ConfigError, match="a file of columns has a tag for each token"):
+        plan(files / "train.conll", task="classification")
+
+
+def test_plain_tags_have_nothing_to_constrain(files):
+    with pytest.raises(ConfigError, match="constrained: has no effect on plain tags"):
+        plan(files / "plain.conll", constrained=False)
+
+
+def test_skipping_all_rows_is_an_error(tmp_path, files):
+    other = write(tmp_path / "o.conll", columns([(["a", "boat"], ["O", "B-SHIP"])]))
+
+    with pytest.raises(CorpusError, match="'SHIP' on line 1; no other rows are left"):
+        plan(files / "train.conll", dev=other, on_bad_rows="skip")
 
 
 def test_bad_rows_are_named_at_once_or_skipped(tmp_path):
