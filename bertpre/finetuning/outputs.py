@@ -1,13 +1,13 @@
 """What goes into and comes out of models: targets, outputs, the loss and scores."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.finetuning.tables import LabelledTable
+from bertpre.finetuning.tables import InputRow, LabelledTable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -88,6 +88,36 @@ class Objective(ABC):
     def finish(self, head: "nn.Linear") -> None:
         """Fold the unit of the labels into a trained head."""
         return
+
+
+class PredictionFile(ABC):
+    """Reads the rows to predict, and writes their predictions."""
+
+    @property
+    def form(self) -> str:
+        """The format of what is written: "tsv", "csv", "jsonl" or "columns"."""
+        return "tsv"
+
+    def header(self) -> str:
+        """Return what comes before the first prediction."""
+        return ""
+
+    @abstractmethod
+    def rows(self) -> Iterator[InputRow]:
+        """Yield the rows.
+
+        Raises:
+            CorpusError: the file cannot be read, or has bad rows that are not to be skipped.
+        """
+
+    @abstractmethod
+    def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
+        """Yield the text of each row's prediction.
+
+        Args:
+            rows: some rows.
+            outputs: of those that have cells; None if none has.
+        """
 
 
 def as_rows(items: Sequence[Any]) -> npt.NDArray[Any]:

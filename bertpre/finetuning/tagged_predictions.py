@@ -6,10 +6,9 @@ from pathlib import Path
 from bertpre.config.schema import Finetune
 from bertpre.corpus.rows import RowError
 from bertpre.errors import shorten
-from bertpre.finetuning.outputs import Outputs
+from bertpre.finetuning.outputs import Outputs, PredictionFile
 from bertpre.finetuning.tables import InputRow, LabelledTable, pass_good_rows
 from bertpre.finetuning.tagged_rows import TaggedFile, TaggedRow
-from bertpre.finetuning.task import PredictionFile
 
 # What files to be tagged have in place of tags.
 _NO_TAGS = {"", "O", "_", "-", "?"}

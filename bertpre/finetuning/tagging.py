@@ -20,27 +20,30 @@ from bertpre.finetuning.outputs import (
     Baseline,
     ClassRow,
     Outputs,
+    PredictionFile,
     Scores,
     TaggedSentence,
     Targets,
     as_rows,
 )
 from bertpre.finetuning.scheme_recognition import (
-    MixedSchemes,
-    recognize,
     recognize_table,
     scheme_of_names,
 )
-from bertpre.finetuning.schemes import IOB2, OUTSIDE_TAG, PLAIN, SCHEMES, Scheme
+from bertpre.finetuning.schemes import IOB2, OUTSIDE_TAG, SCHEMES, Scheme
 from bertpre.finetuning.scores import SMALLEST_PROBABILITY
 from bertpre.finetuning.tables import (
     Fault,
     LabelledTable,
     Rows,
-    check_is_on_disk,
 )
 from bertpre.finetuning.tagged_predictions import TaggedPredictions, write_columns
-from bertpre.finetuning.task import PredictionFile, Task
+from bertpre.finetuning.tagged_tables import (
+    check_same_scheme,
+    read_tagged_table,
+    warn_of_long_sentences,
+)
+from bertpre.finetuning.task import Task
 from bertpre.finetuning.token_baselines import commonest_tags, longest_matches
 
 if TYPE_CHECKING:
@@ -56,7 +59,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Tags = Sequence[str]
-_LONG_SENTENCE = 5000  # tokens
 _UNKNOWN = -1  # target of a tag that the model cannot predict
 
 
@@ -142,32 +144,7 @@ class Tagging(Task):
     @classmethod
     def read(cls, path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault]]:
         """Read sentences with their tags; see `bertpre.finetuning.tagged_files`."""
-        if config.pair_column is not None:
-            raise ConfigError(
-                "pair_column: tagging reads single sentences, not pairs of texts",
-                "leave --pair-column out",
-            )
-        check_is_on_disk(Path(path))
-        file = tagged_files.open_tagged(Path(path), config, with_tags=True, layout=None)
-        good, faults = [], []
-        for row in file.rows():
-            if row.fault is None:
-                good.append(row)
-            else:
-                faults.append(Fault(row.fault.line, row.fault.problem))
-        if not good and not faults:
-            raise CorpusError(
-                f"{path}: has no sentences; expected at least one token with a tag",
-                "check the file and --format",
-            )
-        table = LabelledTable(
-            name=str(path),
-            texts=tuple(row.tokens for row in good),
-            labels=tuple(cast(Tags, row.tags) for row in good),
-            lines=tuple(row.line for row in good),
-            layout=file.layout,
-        )
-        return table, faults
+        return read_tagged_table(path, config)
 
     @classmethod
     def row_faults(cls, table: LabelledTable, row: int, config: Finetune) -> list[str]:
@@ -189,7 +166,7 @@ class Tagging(Task):
                 "expected different tags",
                 "choose the right column with --label-column",
             )
-        _warn_of_long(table)
+        warn_of_long_sentences(table)
         scheme = recognize_table(table)
         names = scheme.names(scheme.types_in(table.labels), outside=OUTSIDE_TAG in counts)
         return cls(names=names, scheme=scheme, crf=config.crf, constrained=config.constrained)
@@ -211,34 +188,7 @@ class Tagging(Task):
 
     def check_scored(self, table: LabelledTable, *, train_name: str) -> None:
         """Refuse tags of another scheme, which would all count as wrong."""
-        if self.scheme.is_plain:
-            return
-        found = recognize(table.labels)
-        num_entities = num_whole = 0
-        for tags in table.labels:
-            num_entities += len(self.scheme.lenient_spans(tags))
-            num_whole += len(self.scheme.spans(tags))
-        if not isinstance(found, MixedSchemes) and found.scheme is not self.scheme:
-            is_foreign = any(self.scheme.read(tag) is None for tags in table.labels for tag in tags)
-            # A single tag without a prefix among others is named as an unknown label instead.
-            is_other = not found.num_prefixed if found.scheme is PLAIN else is_foreign
-            if is_other or num_whole < num_entities / 2:
-                raise CorpusError(
-                    f"{table.name}: its tags are {found.scheme.name}, but those of {train_name} "
-                    f"are {self.scheme.name}",
-                    "convert one of the files to the tags of the other",
-                )
-        if num_entities == 0:
-            log.warning("%s: has no entity, so F1 is 0 whatever is predicted", table.name)
-        elif num_whole < num_entities:
-            log.warning(
-                "%s: %s of %s entities are not written as %s demands; a strict reading finds none "
-                "there",
-                table.name,
-                f"{num_entities - num_whole:,}",
-                f"{num_entities:,}",
-                self.scheme.name,
-            )
+        check_same_scheme(table, self.scheme, train_name=train_name)
 
     def unknown(self, cells: Sequence[Tags]) -> list[list[str]]:
         types = set(self.known_labels())
@@ -469,16 +419,3 @@ class Tagging(Task):
             return f"Tagging each token of {texts}, with {named}."
         how = f" The tags follow the scheme {self.scheme.name}."
         return f"Finding entities in {texts}, of the types {named}.{how}"
-
-
-def _warn_of_long(table: LabelledTable) -> None:
-    lengths = [len(tokens) for tokens in table.texts]
-    longest = max(range(len(lengths)), key=lengths.__getitem__)
-    if lengths[longest] > _LONG_SENTENCE:
-        log.warning(
-            "%s: the sentence on line %d has %s tokens; are blank lines between sentences missing? "
-            "Each sentence is learned as a whole, which takes memory",
-            table.name,
-            table.lines[longest],
-            f"{lengths[longest]:,}",
-        )

@@ -6,14 +6,22 @@ inside functions, so that bad tables are reported before torch is imported.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bertpre.errors import ConfigError
-from bertpre.finetuning.outputs import Baseline, ClassRow, Objective, Outputs, Scores, Targets
-from bertpre.finetuning.tables import Fault, InputRow, LabelledTable, Rows, read_labelled
+from bertpre.finetuning.outputs import (
+    Baseline,
+    ClassRow,
+    Objective,
+    Outputs,
+    PredictionFile,
+    Scores,
+    Targets,
+)
+from bertpre.finetuning.tables import Fault, LabelledTable, Rows, read_labelled
 
 if TYPE_CHECKING:
     import torch
@@ -22,36 +30,6 @@ if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts, Encoder
     from bertpre.finetuning.running import Placement, Run
     from bertpre.model.heads import Finetuned, Pooling
-
-
-class PredictionFile(ABC):
-    """Reads the rows to predict, and writes their predictions."""
-
-    @property
-    def form(self) -> str:
-        """The format of what is written: "tsv", "csv", "jsonl" or "columns"."""
-        return "tsv"
-
-    def header(self) -> str:
-        """Return what comes before the first prediction."""
-        return ""
-
-    @abstractmethod
-    def rows(self) -> Iterator[InputRow]:
-        """Yield the rows.
-
-        Raises:
-            CorpusError: the file cannot be read, or has bad rows that are not to be skipped.
-        """
-
-    @abstractmethod
-    def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
-        """Yield the text of each row's prediction.
-
-        Args:
-            rows: some rows.
-            outputs: of those that have cells; None if none has.
-        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from bertpre.errors import ConfigError
 from bertpre.finetuning.labels import OWN_COLUMNS, probability_columns
-from bertpre.finetuning.outputs import Baseline, Outputs
+from bertpre.finetuning.outputs import Baseline, Outputs, PredictionFile
 from bertpre.finetuning.tables import InputRow, LabelledTable, Rows, read_texts
-from bertpre.finetuning.task import PredictionFile, Task
+from bertpre.finetuning.task import Task
 
 if TYPE_CHECKING:
     from bertpre.config.schema import Finetune, Model
