@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from bertpre.config.schema import Finetune
-from bertpre.errors import ConfigError, CorpusError
+from bertpre.errors import CorpusError
 from bertpre.finetuning import tagged_files
 from bertpre.finetuning.scheme_recognition import MixedSchemes, recognize
 from bertpre.finetuning.schemes import PLAIN, Scheme
@@ -25,11 +25,6 @@ def read_tagged_table(path: str | Path, config: Finetune) -> tuple[LabelledTable
         ConfigError: options contradict each other.
         CorpusError: the file cannot be read, or has no sentences.
     """
-    if config.pair_column is not None:
-        raise ConfigError(
-            "pair_column: tagging reads single sentences, not pairs of texts",
-            "leave --pair-column out",
-        )
     check_is_on_disk(Path(path))
     file = tagged_files.open_tagged(Path(path), config, with_tags=True, layout=None)
     good, faults = [], []
@@ -85,8 +80,7 @@ def check_same_scheme(table: LabelledTable, scheme: Scheme, *, train_name: str) 
         log.warning("%s: has no entity, so F1 is 0 whatever is predicted", table.name)
     elif num_whole < num_entities:
         log.warning(
-            "%s: %s of %s entities are not written as %s demands; a strict reading finds none "
-            "there",
+            "%s: %s of %s entities break %s; the strict scores do not count them",
             table.name,
             f"{num_entities - num_whole:,}",
             f"{num_entities:,}",

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
@@ -341,19 +342,14 @@ class Tagging(Task):
         ]
 
     def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
-        def commonest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
-            seen = train.texts, train.labels
-            return [self._certain(commonest_tags(*seen, table.texts)) for table in scored]
-
-        def longest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
-            seen = train.texts, train.labels
-            return [
-                self._certain(longest_matches(*seen, table.texts, self.scheme)) for table in scored
+        def baseline(find: Callable[..., Sequence[Tags]]) -> Baseline:
+            return lambda train, scored: [
+                self._certain(find(train.texts, train.labels, table.texts)) for table in scored
             ]
 
-        found: dict[str, Baseline] = {"commonest_tag": commonest}
+        found = {"commonest_tag": baseline(commonest_tags)}
         if not self.scheme.is_plain and config.baseline is not False:
-            found["longest_match"] = longest
+            found["longest_match"] = baseline(partial(longest_matches, scheme=self.scheme))
         return found
 
     def _certain(self, rows: Sequence[Tags]) -> Outputs:
