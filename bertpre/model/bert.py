@@ -4,7 +4,7 @@ With post-norm, learned positions and GELU it is BERT; with pre-norm, sinusoidal
 it is the Transformer encoder of the tutorials. Tokens are flat, without padding: see ``flat.py``.
 
 Size letters: B batch, T tokens, N real tokens in the batch, D hidden_size, H heads, K = D / H head
-size, F intermediate_size, V vocab_size.
+size, F intermediate_size.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from bertpre.config import schema
 from bertpre.errors import ConfigError
-from bertpre.model.attention import attention
-from bertpre.model.flat import FlatTokens, Layout, add_filler, flatten, make_layout
+from bertpre.model.attention import Attend, attention
+from bertpre.model.flat import FlatTokens, add_filler, flatten, layout_of
 from bertpre.model.kernels import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -30,10 +30,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation in fp32, whatever the precision of the input.
-
-    Source: Ba et al. 2016.
-    """
+    """Layer normalisation in fp32, whatever the precision of the input (Ba et al. 2016)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise each token to mean 0 and variance 1, then scale and shift."""
@@ -111,10 +108,11 @@ class MultiHeadAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         """Return (N, D) for hidden states (N, D)."""
         qkv = self.qkv(hidden).unflatten(1, (3, self.num_heads, -1))  # (N, 3D) -> (N, 3, H, K)
-        context = attention(qkv, layout, dropout_p=self.dropout_p if self.training else 0.0)
+        query, key, value = qkv.unbind(dim=1)  # (N, H, K)
+        context = attend(query, key, value, dropout_p=self.dropout_p if self.training else 0.0)
         output: Tensor = self.output(context.flatten(1))  # (N, H, K) -> (N, D)
         return output
 
@@ -156,14 +154,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         """Return (N, D) for hidden states (N, D)."""
         if self.is_pre_norm:
-            attended = self.attention(self.attention_norm(hidden), layout)
+            attended = self.attention(self.attention_norm(hidden), attend)
             hidden = hidden + self.dropout(attended)
             hidden = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
         else:
-            attended = self.attention(hidden, layout)
+            attended = self.attention(hidden, attend)
             hidden = self.attention_norm(hidden + self.dropout(attended))
             hidden = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
         return hidden
@@ -183,16 +181,18 @@ class Encoder(nn.Module):
         if config.norm == "pre":
             self.final_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         """Return (N, D) for embeddings (N, D)."""
         for layer in self.layers:
             if self.is_checkpointed and self.training:
-                hidden = checkpoint(layer, hidden, layout, use_reentrant=False)
+                hidden = checkpoint(layer, hidden, attend, use_reentrant=False)
             else:
-                hidden = layer(hidden, layout)
-        if self.final_norm is not None:
-            hidden = self.final_norm(hidden)
-        return hidden
+                hidden = layer(hidden, attend)
+        return self.finish(hidden)
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """Return the output (N, D) for that of the last layer."""
+        return hidden if self.final_norm is None else self.final_norm(hidden)
 
 
 class Pooler(nn.Module):
@@ -251,10 +251,10 @@ class BertModel(nn.Module):
                 f"a sequence of {batch.max_length} tokens, but the model has "
                 f"{self.config.max_position_embeddings} positions"
             )
-        num_tokens = len(batch.input_ids)
-        layout = make_layout(batch.cu_seqlens, num_tokens=num_tokens, max_length=batch.max_length)
+        layout = layout_of(batch)
         hidden = add_filler(self.embeddings(batch), layout.num_rows)
-        hidden = self.encoder(hidden, layout)[:num_tokens]
+        attend = partial(attention, queries=layout, keys=layout)
+        hidden = self.encoder(hidden, attend)[: layout.num_tokens]
         pooled = None if self.pooler is None else self.pooler(hidden, batch.cu_seqlens)
         return BertOutput(hidden, pooled)
 

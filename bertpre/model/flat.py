@@ -182,6 +182,13 @@ def make_layout(cu_seqlens: Tensor, *, num_tokens: int, max_length: int) -> Layo
     )
 
 
+def layout_of(batch: FlatTokens) -> Layout:
+    """Compute the layout of a flat batch."""
+    return make_layout(
+        batch.cu_seqlens, num_tokens=len(batch.input_ids), max_length=batch.max_length
+    )
+
+
 def has_flash_attention(device: torch.device) -> bool:
     """Return whether a device has flash attention over flat sequences, without padding.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
 from bertpre.model.crf import LinearChainCrf
-from bertpre.model.flat import Batch, FlatTokens, add_filler, make_layout, round_up
+from bertpre.model.flat import Batch, FlatTokens, add_filler, layout_of, make_layout, round_up
 from bertpre.model.kernels import Dropout, cross_entropy, linear_cross_entropy
 
 Pooling = Literal["cls", "mean", "compare"]
@@ -203,9 +203,7 @@ class BertForSequenceClassification(nn.Module):
         """Return logits (B, C)."""
         hidden, pooled = self.bert(batch)
         if self.pooling == "compare":
-            layout = make_layout(
-                batch.cu_seqlens, num_tokens=len(hidden), max_length=batch.max_length
-            )
+            layout = layout_of(batch)
             second = batch.token_type_ids.to(hidden.dtype)
             pooled = compare_segments(
                 layout.pad(hidden),

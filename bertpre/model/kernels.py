@@ -20,7 +20,12 @@ _ROWS_MULTIPLE = 64  # which matrix units prefer
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    *,
+    label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Score every vocabulary entry and compute the loss, in one step.
 
@@ -32,18 +37,20 @@ def linear_cross_entropy(
         weight: (V, D).
         bias: (V,).
         labels: (P,) int64.
+        label_smoothing: share of each target to spread over the vocabulary, in [0, 1).
 
     Returns:
         The sum of the losses, fp32, and the number of labels with the highest score, int64.
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    missing = -len(weight) % _ROWS_MULTIPLE
+    vocab_size = len(weight)
+    missing = -vocab_size % _ROWS_MULTIPLE
     if missing:  # rows whose probability is 0
         weight = F.pad(weight, (0, 0, 0, missing))
         bias = F.pad(bias, (0, missing), value=-torch.inf)
     found: tuple[Tensor, Tensor] = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden.to(dtype), weight.to(dtype), bias.to(dtype), labels
+        hidden.to(dtype), weight.to(dtype), bias.to(dtype), labels, vocab_size, label_smoothing
     )
     return found
 
@@ -58,7 +65,13 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        vocab_size: int,
+        label_smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         logits = F.linear(hidden, weight, bias)  # (P, D) -> (P, V)
         with_gradient = any(ctx.needs_input_grad)
@@ -77,8 +90,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             # log of the sum of exponentials; the best entry has a probability of at least 1 / V
             log_sums = highest - probabilities.gather(1, best).log()
             loss_sum += (log_sums - scores.gather(1, wanted)).sum()
+            if label_smoothing > 0:
+                # From the score of the label to the mean score, of the rows that are no filler.
+                means = scores[:, :vocab_size].mean(dim=1, keepdim=True)
+                loss_sum += label_smoothing * (scores.gather(1, wanted) - means).sum()
+                probabilities[:, :vocab_size] -= label_smoothing / vocab_size
             if with_gradient:  # of the logits: the probabilities, minus 1 at the label
-                probabilities.scatter_add_(1, wanted, -torch.ones_like(log_sums))
+                share = torch.full_like(log_sums, label_smoothing - 1)
+                probabilities.scatter_add_(1, wanted, share)
                 rows.copy_(probabilities)
         logits[len(labels) :] = 0
         ctx.save_for_backward(hidden, weight, logits)
@@ -88,12 +107,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(
         ctx: Any, grad_loss_sum: Tensor, _grad_num_correct: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, None]:
+    ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         hidden, weight, grad_logits = ctx.saved_tensors
         grad_hidden = (grad_logits @ weight) * grad_loss_sum
         grad_weight = (grad_logits.t() @ hidden) * grad_loss_sum
         grad_bias = grad_logits.sum(dim=0, dtype=torch.float32) * grad_loss_sum
-        return grad_hidden, grad_weight, grad_bias.to(grad_logits.dtype), None
+        return grad_hidden, grad_weight, grad_bias.to(grad_logits.dtype), None, None, None
 
 
 _LEVELS = 2**15

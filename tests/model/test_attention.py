@@ -1,6 +1,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -20,6 +21,10 @@ CU_SEQLENS = torch.tensor([0, 4, 5, 8], dtype=torch.int32)
 
 def layout_of(cu_seqlens: Tensor) -> Layout:
     return make_layout(cu_seqlens, num_tokens=8, max_length=4)
+
+
+def self_attend(qkv: Tensor, layout: Layout, *, dropout_p: float) -> Tensor:
+    return attention(*qkv.unbind(dim=1), queries=layout, keys=layout, dropout_p=dropout_p)
 
 
 def by_hand(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -43,7 +48,7 @@ def by_hand(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def test_attention_equals_a_loop_written_from_the_formula(cu_seqlens: Tensor) -> None:
     qkv = torch.randn(8, 3, 2, 3, generator=torch.Generator().manual_seed(0))
 
-    result = attention(qkv, layout_of(cu_seqlens), dropout_p=0.0)
+    result = self_attend(qkv, layout_of(cu_seqlens), dropout_p=0.0)
 
     for start, end in itertools.pairwise(cu_seqlens.tolist()):
         for head in range(2):
@@ -57,7 +62,7 @@ def test_scaled_dot_product_attention_equals_the_library_in_outputs_and_gradient
     keep = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], dtype=torch.bool)
     weights = torch.randn(2, 3, 5, 4, generator=generator)
 
-    ours = scaled_dot_product_attention(*inputs, keep=keep, dropout_p=0.0)
+    ours = scaled_dot_product_attention(*inputs, keep=keep[:, None, None], dropout_p=0.0)
     theirs = nn.functional.scaled_dot_product_attention(*inputs, attn_mask=keep[:, None, None])
     our_gradients = torch.autograd.grad((ours * weights).sum(), inputs)
     their_gradients = torch.autograd.grad((theirs * weights).sum(), inputs)
@@ -69,7 +74,7 @@ def test_scaled_dot_product_attention_equals_the_library_in_outputs_and_gradient
 def test_attention_drops_probabilities() -> None:
     qkv = torch.randn(8, 3, 2, 3, generator=torch.Generator().manual_seed(0))
 
-    whole, dropped = (attention(qkv, layout_of(CU_SEQLENS), dropout_p=p) for p in (0.0, 0.5))
+    whole, dropped = (self_attend(qkv, layout_of(CU_SEQLENS), dropout_p=p) for p in (0.0, 0.5))
 
     assert not torch.equal(whole, dropped)
 
@@ -79,8 +84,8 @@ def test_attention_drops_probabilities() -> None:
 def test_attention_on_a_gpu_equals_the_written_out_form() -> None:
     qkv = torch.randn(8, 3, 2, 16, generator=torch.Generator().manual_seed(0))
 
-    here = attention(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
-    there = attention(qkv.cuda(), layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
+    here = self_attend(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
+    there = self_attend(qkv.cuda(), layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
 
     torch.testing.assert_close(there.cpu(), here, atol=1e-5, rtol=1e-4)
 
@@ -92,8 +97,8 @@ def test_flash_attention_over_flat_sequences_equals_the_padded_form() -> None:
     half = qkv.cuda().bfloat16().requires_grad_()
     assert layout_of(CU_SEQLENS.cuda()).has_flash
 
-    here = attention(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
-    there = attention(half, layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
+    here = self_attend(qkv, layout_of(CU_SEQLENS), dropout_p=0.0)
+    there = self_attend(half, layout_of(CU_SEQLENS.cuda()), dropout_p=0.0)
     there.sum().backward()
 
     torch.testing.assert_close(there.float().cpu(), here, atol=2e-2, rtol=2e-2)
@@ -137,7 +142,7 @@ def test_encoder_layer_equals_the_formula_of_its_kind(
     layout = make_layout(torch.tensor([0, 8]), num_tokens=8, max_length=8)
 
     with torch.no_grad():
-        result = layer(x, layout)
+        result = layer(x, partial(attention, queries=layout, keys=layout))
 
         def feed_forward(y: Tensor) -> Tensor:
             up, down = layer.feed_forward.up, layer.feed_forward.down
