@@ -1,5 +1,6 @@
 """Options of fine-tuning and prediction."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from bertpre.config.fields import Bool, Float, Int, matching, option, section
@@ -20,8 +21,23 @@ Metric = Literal[
     "pearson",
     "f1",
     "lenient_f1",
+    "bleu",
+    "chrf",
+    "rouge_l",
+    "cider_d",
+    "exact_match",
     "loss",
 ]
+
+
+# The options that have an effect in one task only.
+TASK_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "tagging": ("crf", "constrained"),
+    "generation": (
+        *("decoder", "num_decoder_layers", "num_beams", "length_penalty", "max_target_length"),
+        *("min_target_length", "no_repeat_ngram", "num_best", "cider_sigma"),
+    ),
+}
 
 
 @section
@@ -31,11 +47,13 @@ class Finetune(TableOptions):
     label_column: str | Int = option(
         "label", "Column with the label: its name, or its number from 1."
     )
-    task: Literal["auto", "classification", "multi-label", "regression", "tagging"] = option(
+    task: Literal[
+        "auto", "classification", "multi-label", "regression", "tagging", "generation"
+    ] = option(
         "auto",
         "What a label is. classification: one class. multi-label: any number of classes. "
-        "regression: a number. tagging: a tag for each token. auto: detected from the file and the "
-        "labels, and logged.",
+        "regression: a number. tagging: a tag for each token. generation: a text to write. auto: "
+        "detected from the file and the labels, and logged; never generation.",
     )
     label_separator: Separator = option(",", "Separator between the labels in a multi-label cell.")
     on_bad_rows: Literal["error", "skip"] = option(
@@ -116,7 +134,10 @@ class Finetune(TableOptions):
         lt=1,
     )
     label_smoothing: Float = option(
-        0.0, "Share of each target to spread over all classes.", ge=0, lt=1
+        0.0,
+        "Share of each target to spread over all classes, or over the vocabulary.",
+        ge=0,
+        lt=1,
     )
     class_weights: Literal["none", "balanced"] = option(
         "none", "balanced: weight rows inversely to the frequency of their class."
@@ -140,7 +161,8 @@ class Finetune(TableOptions):
     metric: Metric = option(
         "auto",
         "Dev score that selects the best epoch. auto: accuracy for classification and parts of "
-        "speech, micro_f1 for multi-label, spearman for regression, f1 (of entities) for tagging.",
+        "speech, micro_f1 for multi-label, spearman for regression, f1 (of entities) for tagging, "
+        "bleu for generation.",
     )
     early_stopping: Int | None = option(
         None,
@@ -163,6 +185,42 @@ class Finetune(TableOptions):
         True,
         "For tagging: predict only sequences that the tag scheme allows, such as no I-PER after "
         "B-LOC.",
+    )
+    decoder: Literal["copied", "random", "shared", "prefix"] = option(
+        "copied",
+        "For generation: what writes. copied: a decoder that starts as a copy of the encoder. "
+        "random: a decoder of random weights. shared: the encoder's layers with attention to the "
+        "source added. prefix: the encoder alone, which reads source and target in one pass; only "
+        "bertpre can load such a model.",
+    )
+    num_decoder_layers: Int | None = option(
+        None, "For generation: layers of a decoder; default: as many as the encoder has.", ge=1
+    )
+    num_beams: Int = option(
+        1, "For generation: hypotheses of beam search; 1: the best token at each step.", ge=1, le=64
+    )
+    length_penalty: Float = option(
+        1.0,
+        "For generation: a hypothesis is ranked by its log probability, divided by its length to "
+        "this power; larger values favour longer texts.",
+    )
+    max_target_length: Int | None = option(
+        None,
+        "For generation: maximum tokens of a target, [SEP] not counted; default: twice the longest "
+        "training target.",
+        ge=1,
+    )
+    min_target_length: Int = option(0, "For generation: minimum tokens of a written text.", ge=0)
+    no_repeat_ngram: Int = option(
+        0, "For generation: never write the same N tokens in a row twice; 0: no limit.", ge=0
+    )
+    num_best: Int = option(
+        1, "For generation: write this many texts for each row, best first; needs as many beams.",
+        ge=1,
+        le=64,
+    )  # fmt: skip
+    cider_sigma: Float = option(
+        6.0, "For generation: tolerance of CIDEr-D for other lengths, in tokens.", gt=0
     )
     from_scratch: Bool = option(
         False, "Start from random weights of the same shape, to measure the gain from pretraining."

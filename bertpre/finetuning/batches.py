@@ -184,8 +184,8 @@ class Encoder:
         self, table: LabelledTable, task: Task, *, on_rows: Callable[[int], None]
     ) -> EncodedTable:
         """Encode a labelled table; ``on_rows`` is called with the number of rows done."""
-        texts = task.encode(self, table.texts, table.pairs, on_rows=on_rows)
-        return EncodedTable(texts=texts, targets=task.targets(table.labels))
+        texts, targets = task.encode_table(self, table, on_rows=on_rows)
+        return EncodedTable(texts=texts, targets=targets)
 
     def texts(
         self,

@@ -22,7 +22,7 @@ from bertpre.finetuning.labels import (
     unknown_names,
     warn_of_look_alikes,
 )
-from bertpre.finetuning.outputs import ClassRow, Objective, Outputs, Scores, Targets
+from bertpre.finetuning.outputs import ClassRow, LogitObjective, Outputs, Scores, Targets
 from bertpre.finetuning.scores import (
     SMALLEST_PROBABILITY,
     count_confusions,
@@ -211,7 +211,7 @@ class Classification(TextTask):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CrossEntropy(Objective):
+class CrossEntropy(LogitObjective):
     """Cross-entropy with optional class weights, label smoothing and focal loss.
 
     Args:

@@ -3,6 +3,7 @@
 The tables are checked before PyTorch is imported, so that errors in them show at once.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from bertpre.artefacts import check_output, fingerprint, fingerprint_file, stage_folder
+from bertpre.config.finetuning import TASK_OPTIONS
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import Finetune
 from bertpre.finetuning.baselines import score_baselines
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTable
     from bertpre.finetuning.running import Placement
     from bertpre.finetuning.start import Start
-    from bertpre.model.heads import Finetuned
+    from bertpre.model.names import Finetuned
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,9 @@ def finetune(
     config = plan.config
     placement = place_training(config)
     start = read_start(folder, config=config, pools=plan.task.pools)
+    plan = dataclasses.replace(
+        plan, task=plan.task.prepared(start.encoder, start.shape, plan.train)
+    )
     config = start.resolve(config, plan)
     facts = {
         "options": stored_options(config),
@@ -120,6 +125,9 @@ def stored_options(config: Finetune) -> dict[str, Any]:
     options = config_to_dict(config)
     for name, idle in _LATER_OPTIONS.items():
         if options[name] == idle:
+            del options[name]
+    if config.task != "generation":
+        for name in TASK_OPTIONS["generation"]:
             del options[name]
     return options
 
@@ -183,7 +191,7 @@ def _train(
     )
     on_update = partial(_tell, on_event, "training", "updates")
     history = fit(training, on_update=on_update, on_epoch=on_event)
-    training.objective.finish(model.classifier)
+    training.objective.finish(model)
     outputs = {part: training.predict(parts[part]) for part in plan.scored_tables()}
     task = plan.task.calibrated(outputs["dev"], parts["dev"].targets)
     return MemberResult(
@@ -256,7 +264,8 @@ def _warn_if_not_worth_it(result: FinetuneResult, plan: Plan, config: Finetune) 
     metric = plan.task.metrics[0] if plan.metric == "loss" else plan.metric
     without = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
     best = max(without, key=lambda name: without[name])
-    if result.dev[metric] > without[best] or result.dev[metric] == 1.0:
+    perfect = plan.task.perfect_scores.get(metric, 1.0)
+    if result.dev[metric] > without[best] or result.dev[metric] == perfect:
         return
     ways_out = "more pretraining on similar text, more epochs or another learning rate may help"
     if plan.train.pairs is not None and config.pooling != "compare":

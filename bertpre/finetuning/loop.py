@@ -27,7 +27,7 @@ from bertpre.finetuning.results import EpochReport
 from bertpre.finetuning.running import Placement, Run
 from bertpre.finetuning.tables import Rows
 from bertpre.finetuning.task import Task, score
-from bertpre.model.heads import Finetuned
+from bertpre.model.names import Finetuned
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import autocast
 from bertpre.training.schedule import linear_warmup_decay
@@ -92,10 +92,10 @@ class Training:
         """Updates of all epochs."""
         return self.num_epochs * self.updates_per_epoch
 
-    def predict(self, part: Part) -> Outputs:
-        """Predict rows with the current model, without dropout."""
+    def predict(self, part: Part, *, task: Task | None = None) -> Outputs:
+        """Predict rows with the current model, without dropout; ``task`` says how, if given."""
         run = Run(self.model, part.table.texts)
-        return self.task.predict([run], part.rows, placement=self.placement)
+        return (task or self.task).predict([run], part.rows, placement=self.placement)
 
 
 def default_num_epochs(num_rows: int, batch_size: int) -> int:
@@ -123,14 +123,14 @@ def fit(
     Raises:
         TrainingError: the loss is not finite; it did not update the weights.
     """
-    updater = _Updater(training)
+    updater, task = _Updater(training), training.task.during_training(training.metric)
     history: list[EpochReport] = []
     best_weights: dict[str, Tensor] = {}
     for epoch in range(1, training.num_epochs + 1):
         train_loss = updater.run_epoch(epoch, on_update)
         with updater.averaged_weights():
-            outputs = training.objective.in_units(training.predict(training.dev))
-            scores = score(training.task, outputs, training.dev.targets)
+            outputs = training.predict(training.dev, task=task)
+            scores = score(task, training.objective.in_units(outputs), training.dev.targets)
             history.append(EpochReport(epoch, train_loss, scores))
             on_epoch(history[-1])
             if best_epoch(history, training.metric) == epoch:

@@ -10,7 +10,7 @@ from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.results import FinetuneResult, MemberResult
 from bertpre.finetuning.start import Start
 from bertpre.model.folder import save_model
-from bertpre.model.heads import Finetuned
+from bertpre.model.names import Finetuned
 from bertpre.tokenizer.folder import state_longest_input
 
 

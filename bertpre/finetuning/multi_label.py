@@ -21,7 +21,7 @@ from bertpre.finetuning.labels import (
     unknown_names,
     warn_of_look_alikes,
 )
-from bertpre.finetuning.outputs import ClassRow, Objective, Outputs, Scores, Targets
+from bertpre.finetuning.outputs import ClassRow, LogitObjective, Outputs, Scores, Targets
 from bertpre.finetuning.scores import SMALLEST_PROBABILITY, f1_scores, score_each_class
 from bertpre.finetuning.tables import LabelledTable, Rows
 from bertpre.finetuning.text_task import TextTask
@@ -266,7 +266,7 @@ def _best_threshold(found: npt.NDArray[np.float64], true: npt.NDArray[Any]) -> f
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BinaryCrossEntropy(Objective):
+class BinaryCrossEntropy(LogitObjective):
     """Binary cross-entropy with optional class weights, label smoothing and focal loss.
 
     Args:

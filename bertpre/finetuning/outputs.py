@@ -1,5 +1,6 @@
 """What goes into and comes out of models: targets, outputs, the loss and scores."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,9 +11,9 @@ import numpy.typing as npt
 from bertpre.finetuning.tables import InputRow, LabelledTable
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
-    from bertpre.model.heads import Finetuned
+    from bertpre.model.names import Finetuned
 
 Outputs = npt.NDArray[Any]
 """Model outputs for some rows, (rows, ...); only the task looks inside."""
@@ -57,9 +58,28 @@ class TaggedSentence(NamedTuple):
     probabilities: npt.NDArray[np.float32]
 
 
+class GeneratedText(NamedTuple):
+    """The output for a text to write.
+
+    Attributes:
+        text: the best one.
+        score: its mean log probability, [SEP] included; NaN without one.
+        others: the next best texts with theirs, best first.
+        target_log_probability: of the true target, given its own tokens; 0 without one.
+        num_target_tokens: its tokens, [SEP] included; 0 without one.
+    """
+
+    text: str
+    score: float = math.nan
+    others: tuple[tuple[str, float], ...] = ()
+    target_log_probability: float = 0.0
+    num_target_tokens: int = 0
+
+
 class Objective(ABC):
     """The loss of one training run; its weights or scale come from the training rows."""
 
+    @abstractmethod
     def loss(self, model: "Finetuned", batch: Any, targets: Targets) -> "Tensor":
         """Run the model and return the mean loss over its units, a 0-dimensional fp32 tensor.
 
@@ -68,14 +88,6 @@ class Objective(ABC):
             batch: from `bertpre.finetuning.batches.EncodedTexts.draw_batch`.
             targets: of its rows.
         """
-        import torch
-
-        logits = model(batch)
-        return self.of_logits(logits, torch.from_numpy(targets).to(logits.device))
-
-    @abstractmethod
-    def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
-        """Return the mean loss of logits (B, C), of any precision."""
 
     def count_units(self, targets: Targets) -> int:
         """Return the number of units whose mean the loss is: rows, or tokens with a label."""
@@ -85,9 +97,23 @@ class Objective(ABC):
         """Convert the outputs of a model in training to the unit of the labels."""
         return outputs
 
-    def finish(self, head: "nn.Linear") -> None:
+    def finish(self, model: "Finetuned") -> None:
         """Fold the unit of the labels into a trained head."""
         return
+
+
+class LogitObjective(Objective):
+    """A loss of logits (B, C), a row of them for each label."""
+
+    def loss(self, model: "Finetuned", batch: Any, targets: Targets) -> "Tensor":
+        import torch
+
+        logits = model(batch)
+        return self.of_logits(logits, torch.from_numpy(targets).to(logits.device))
+
+    @abstractmethod
+    def of_logits(self, logits: "Tensor", targets: "Tensor") -> "Tensor":
+        """Return the mean loss of logits (B, C), of any precision."""
 
 
 class PredictionFile(ABC):

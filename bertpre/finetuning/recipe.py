@@ -11,11 +11,8 @@ from torch import Tensor, nn
 from bertpre.data.random64 import hash64, uniform
 from bertpre.finetuning.batches import Ids
 from bertpre.model.bert import EncoderLayer
-from bertpre.model.heads import (
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    Finetuned,
-)
+from bertpre.model.heads import BertForTokenClassification
+from bertpre.model.names import Finetuned
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 _SMALLEST_CRF_RATE = 0.01
@@ -41,7 +38,7 @@ def build_layered_optimizer(
     for depth, layer in enumerate(model.bert.encoder.layers, start=1):
         assert isinstance(layer, EncoderLayer)
         depth_of |= {id(parameter): depth for parameter in layer.parameters()}
-    crf = [] if isinstance(model, BertForSequenceClassification) else _crf_parameters(model)
+    crf = _crf_parameters(model)
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         depth = depth_of.get(id(parameter), num_layers + 1)
@@ -69,8 +66,10 @@ def build_layered_optimizer(
     )
 
 
-def _crf_parameters(model: BertForTokenClassification) -> list[nn.Parameter]:
-    return [] if model.crf is None else list(model.crf.parameters())
+def _crf_parameters(model: Finetuned) -> list[nn.Parameter]:
+    if not isinstance(model, BertForTokenClassification) or model.crf is None:
+        return []
+    return list(model.crf.parameters())
 
 
 def set_rates(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

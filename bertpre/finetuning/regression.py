@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,16 @@ from bertpre.config.schema import Finetune
 from bertpre.corpus.tables import ListCell
 from bertpre.errors import CorpusError, shorten
 from bertpre.finetuning.labels import count_rows, is_real, name_some_quoted
-from bertpre.finetuning.outputs import Objective, Outputs, Scores, Targets
+from bertpre.finetuning.outputs import LogitObjective, Outputs, Scores, Targets
 from bertpre.finetuning.tables import LabelledTable, Rows
 from bertpre.finetuning.text_task import TextTask
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
+
+    from bertpre.model.heads import BertForSequenceClassification
+    from bertpre.model.names import Finetuned
 
 
 # More distinct values than this, some of them not integers, are measurements, not class names.
@@ -185,7 +188,7 @@ def correlation(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SquaredError(Objective):
+class SquaredError(LogitObjective):
     """Squared error of standardized numbers, so that one learning rate suits any unit.
 
     Args:
@@ -206,9 +209,10 @@ class SquaredError(Objective):
         numbers = outputs.astype(np.float32) * np.float32(self.scale) + np.float32(self.center)
         return np.asarray(numbers, dtype=np.float64)
 
-    def finish(self, head: "nn.Linear") -> None:
+    def finish(self, model: "Finetuned") -> None:
         import torch
 
+        head = cast("BertForSequenceClassification", model).classifier
         with torch.no_grad():
             head.weight.mul_(self.scale)
             head.bias.mul_(self.scale).add_(self.center)

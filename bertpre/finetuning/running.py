@@ -13,7 +13,8 @@ from bertpre.finetuning.batches import EncodedTexts, Encoder, batches_by_length
 from bertpre.finetuning.registry import task_of
 from bertpre.finetuning.tables import Rows
 from bertpre.model.folder import read_model_config
-from bertpre.model.heads import Finetuned
+from bertpre.model.heads import BertForSequenceClassification
+from bertpre.model.names import Finetuned
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.device import (
@@ -65,6 +66,7 @@ def run_model(
         Logits (rows, C) float32, in the order of the rows; for a text in windows, their mean.
     """
     model, texts = run
+    assert isinstance(model, BertForSequenceClassification)
     model.eval()
     wanted = np.arange(len(texts)) if rows is None else rows
     sequences, firsts = texts.sequences(wanted)

@@ -21,8 +21,8 @@ from bertpre.finetuning.running import Placement, place_inference
 from bertpre.finetuning.task import Task
 from bertpre.model.bert import initialize
 from bertpre.model.folder import ModelFolder, read_model_config
-from bertpre.model.heads import Finetuned, Pooling
-from bertpre.model.names import has_trained_pooler, is_classifier, is_pooler
+from bertpre.model.heads import Pooling
+from bertpre.model.names import Finetuned, has_trained_pooler, is_classifier, is_pooler
 from bertpre.model.weights import load_hugging_face, read_weights
 from bertpre.tokenizer.tokenizer import Tokenizer
 from bertpre.training.run_folder import read_model_manifest
@@ -96,6 +96,7 @@ class Start:
             )
             return model
         report = load_hugging_face(model, self.weights, source=self.source)
+        task.complete(model, report.new)
         log.log(
             level,
             "%s: %d weights loaded; randomly initialized: %s; not used: %s",

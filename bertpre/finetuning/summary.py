@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bertpre.config.finetuning import TASK_OPTIONS
 from bertpre.config.schema import Finetune
 from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.tables import LabelledTable
@@ -14,19 +15,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Extras of the recipe, shown if they differ from these values.
-_PLAIN = {
-    "layer_decay": 1.0,
-    "mask_probability": 0.0,
-    "label_smoothing": 0.0,
-    "class_weights": "none",
-    "focal_gamma": 0.0,
-    "adversarial_epsilon": 0.0,
-    "ema_decay": 0.0,
-    "early_stopping": None,
-    "crf": False,
-    "constrained": True,
-}
+# Extras of the recipe, shown if they differ from the defaults.
+_EXTRAS = (
+    *("layer_decay", "mask_probability", "label_smoothing", "class_weights", "focal_gamma"),
+    *("adversarial_epsilon", "ema_decay", "early_stopping"),
+    *(name for names in TASK_OPTIONS.values() for name in names),
+)
 
 
 def summarize(
@@ -47,19 +41,20 @@ def summarize(
         _warn(table, encoded[part].texts.num_empty)
     _warn_of_idle_stopping(config)
     repeated = {part: _repeated(plan, part, table) for part, table in plan.scored_tables().items()}
-    extras = {name: getattr(config, name) for name in _PLAIN}
+    extras, defaults = {name: getattr(config, name) for name in _EXTRAS}, Finetune()
     return {
         "task": f"{plan.task.name}: {plan.task.describe()} ({plan.reason})",
         **_rows(plan),
         **{f"{part} texts also in training": shown for part, shown in repeated.items() if shown},
         "max_seq_length": config.max_seq_length,
         **_reading(config, list(encoded.values())),
+        **plan.task.facts(),
         **({"pooling": config.pooling} if plan.task.pools else {}),
         "weights": "random" if config.from_scratch else "the checkpoint's",
         "learning rate": f"{config.learning_rate:.3g}",
         "epochs": f"{config.num_epochs}, keeping the best by dev {plan.metric}",
         "batch size": config.batch_size,
-        **{name: value for name, value in extras.items() if value != _PLAIN[name]},
+        **{name: value for name, value in extras.items() if value != getattr(defaults, name)},
         "device": str(placement.device),
         "precision": placement.precision,
     }  # fmt: skip

@@ -73,6 +73,7 @@ def run_tagger(run: Run, rows: Rows | None = None, *, placement: Placement) -> S
         Logits (W, C) float32 of the tokens of these sentences, in order.
     """
     model, texts = run
+    assert isinstance(model, BertForTokenClassification)
     assert isinstance(texts, EncodedSentences)
     model.eval()
     wanted = np.arange(len(texts)) if rows is None else rows

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertpre.finetuning.outputs import Objective, Targets
+from bertpre.finetuning.outputs import LogitObjective, Objective, Targets
 from bertpre.finetuning.tag_decoding import pad
 from bertpre.finetuning.words import SentenceBatch
 from bertpre.model.crf import AllowedTags
-from bertpre.model.heads import BertForTokenClassification, Finetuned
+from bertpre.model.heads import BertForTokenClassification
+from bertpre.model.names import Finetuned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +24,7 @@ class TagLoss(Objective):
         allowed: sequences that the CRF takes as possible; None: all.
     """
 
-    of_tokens: Objective
+    of_tokens: LogitObjective
     allowed: AllowedTags | None = None
 
     def loss(self, model: Finetuned, batch: SentenceBatch, targets: Targets) -> Tensor:
@@ -33,15 +34,12 @@ class TagLoss(Objective):
         tags = torch.from_numpy(numbers).to(logits.device)
         crf = cast(BertForTokenClassification, model).crf
         if crf is None:
-            return self.of_logits(logits, tags)
+            return self.of_tokens.of_logits(logits, tags)
         lengths = np.array([len(target.numbers) for target in targets])
         likelihoods = crf.log_likelihood(
             pad(logits, lengths), pad(tags, lengths), batch.lengths, self.allowed
         )
         return -likelihoods.sum() / len(tags)
-
-    def of_logits(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.of_tokens.of_logits(logits, targets)
 
     def count_units(self, targets: Targets) -> int:
         """Count the tokens."""

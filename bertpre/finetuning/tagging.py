@@ -311,7 +311,8 @@ class Tagging(Task):
         return predict_tags(runs, rows, allowed=allowed, placement=placement)
 
     def for_prediction(self, config: Finetune) -> Self:
-        return dataclasses.replace(self, constrained=config.constrained)
+        task = super(Tagging, self).for_prediction(config)
+        return dataclasses.replace(task, constrained=config.constrained)
 
     def _tags(self, outputs: Outputs) -> list[list[str]]:
         return [[self.names[number] for number in output.decided] for output in outputs]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from bertpre.config.finetuning import TASK_OPTIONS
+from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError
 from bertpre.finetuning.outputs import (
     Baseline,
@@ -26,10 +28,11 @@ from bertpre.finetuning.tables import Fault, LabelledTable, Rows, read_labelled
 if TYPE_CHECKING:
     import torch
 
-    from bertpre.config.schema import Finetune, Model
+    from bertpre.config.schema import Model
     from bertpre.finetuning.batches import EncodedTexts, Encoder
     from bertpre.finetuning.running import Placement, Run
-    from bertpre.model.heads import Finetuned, Pooling
+    from bertpre.model.heads import Pooling
+    from bertpre.model.names import Finetuned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +52,8 @@ class Task(ABC):
     # Options without effect here, with their default values; the reason and the hint.
     unused_options: ClassVar[Mapping[str, object]] = {}
     unused_reason: ClassVar[tuple[str, str]] = ("", "")
+    # Scores of a perfect model, where that is not 1.
+    perfect_scores: ClassVar[Mapping[str, float]] = {}
     # Added to the hint about bad label cells.
     fault_hint: ClassVar[str] = ""
     # Whether the head sees one vector per text.
@@ -71,7 +76,7 @@ class Task(ABC):
     # Files and labels
 
     @classmethod
-    def claims_file(cls, path: Path, config: "Finetune") -> str | None:
+    def claims_file(cls, path: Path, config: Finetune) -> str | None:
         """Return why a file is of this task, whatever its labels, or None."""
         return None
 
@@ -81,7 +86,7 @@ class Task(ABC):
         return None
 
     @classmethod
-    def read(cls, path: str | Path, config: "Finetune") -> tuple[LabelledTable, list[Fault]]:
+    def read(cls, path: str | Path, config: Finetune) -> tuple[LabelledTable, list[Fault]]:
         """Read a labelled file; return its rows, and the faults of those that cannot be read.
 
         Raises:
@@ -91,13 +96,13 @@ class Task(ABC):
         return read_labelled(path, config)
 
     @classmethod
-    def row_faults(cls, table: LabelledTable, row: int, config: "Finetune") -> list[str]:
+    def row_faults(cls, table: LabelledTable, row: int, config: Finetune) -> list[str]:
         """Return what is wrong with a row that can be read."""
         return []
 
     @classmethod
     @abstractmethod
-    def learn(cls, table: LabelledTable, *, config: "Finetune") -> Self:
+    def learn(cls, table: LabelledTable, *, config: Finetune) -> Self:
         """Learn the names of the outputs from a training table.
 
         Args:
@@ -147,17 +152,30 @@ class Task(ABC):
 
     # Model and learning
 
-    def settle(self, config: "Finetune") -> "Finetune":
+    def settle(self, config: Finetune) -> Finetune:
         """Check the options against the labels, and set those that the task decides.
 
         Raises:
             ConfigError: an option has no effect here.
         """
+        refuse_options_of_others(self.name, config)
         for name, idle in self.unused_options.items():
             if getattr(config, name) != idle:
                 reason, way_out = self.unused_reason
                 raise ConfigError(f"{name}: {reason}", way_out)
         return config
+
+    def prepared(self, encoder: "Encoder", shape: "Model", train: LabelledTable) -> Self:
+        """Learn what depends on the tokenizer from the training table.
+
+        Raises:
+            CorpusError: the labels cannot be learnt with this tokenizer.
+        """
+        return self
+
+    def facts(self) -> dict[str, str]:
+        """Return what `prepared` has found, for display."""
+        return {}
 
     @abstractmethod
     def encode(
@@ -170,11 +188,27 @@ class Task(ABC):
     ) -> "EncodedTexts":
         """Encode rows; ``on_rows`` is called with the number of rows done."""
 
+    def encode_table(
+        self, encoder: "Encoder", table: LabelledTable, *, on_rows: Callable[[int], None]
+    ) -> tuple["EncodedTexts", Targets]:
+        """Encode a labelled table."""
+        texts = self.encode(encoder, table.texts, table.pairs, on_rows=on_rows)
+        return texts, self.targets(table.labels)
+
     @abstractmethod
     def build_model(
         self, shape: "Model", *, vocab_size: int, pooling: "Pooling | None"
     ) -> "Finetuned":
         """Build the encoder and its head, uninitialized."""
+
+    def complete(self, model: "Finetuned", new: Sequence[str]) -> None:
+        """Initialize what a checkpoint lacks from what it has.
+
+        Args:
+            model: with the weights of a checkpoint.
+            new: the names of the weights that were not in it.
+        """
+        return
 
     def config_entries(self) -> dict[str, Any]:
         """Return the entries of config.json that describe the outputs to other libraries."""
@@ -184,9 +218,7 @@ class Task(ABC):
         }
 
     @abstractmethod
-    def objective(
-        self, targets: Targets, *, config: "Finetune", device: "torch.device"
-    ) -> Objective:
+    def objective(self, targets: Targets, *, config: Finetune, device: "torch.device") -> Objective:
         """Build the loss for a training run.
 
         Args:
@@ -217,11 +249,20 @@ class Task(ABC):
         """Return what `from_manifest` needs besides the names, for a manifest."""
         return {}
 
-    def for_prediction(self, config: "Finetune") -> Self:
+    def for_prediction(self, config: Finetune) -> Self:
         """Return the task with the options of prediction.
 
         Raises:
             ConfigError: an option has no effect here.
+        """
+        refuse_options_of_others(self.name, config)
+        return self
+
+    def during_training(self, metric: str) -> Self:
+        """Return the task with which epochs are scored, which may save time.
+
+        Args:
+            metric: the dev score that chooses the epoch.
         """
         return self
 
@@ -246,14 +287,14 @@ class Task(ABC):
         return []
 
     @abstractmethod
-    def baselines(self, train: LabelledTable, config: "Finetune") -> dict[str, Baseline]:
+    def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
         """Return the baselines to score beside the model, by the names of `baseline_names`."""
 
     # Predictions and display
 
     @abstractmethod
     def open(
-        self, path: Path, config: "Finetune", *, layout: Mapping[str, Any], way_out: str
+        self, path: Path, config: Finetune, *, layout: Mapping[str, Any], way_out: str
     ) -> PredictionFile:
         """Open a file to predict.
 
@@ -287,6 +328,29 @@ class Task(ABC):
     @abstractmethod
     def card_text(self, texts: str) -> str:
         """Describe in a model card what the model predicts; ``texts`` says for which texts."""
+
+
+_WHAT_FOR = {"tagging": "labels on tokens", "generation": "texts to write"}
+
+
+def refuse_options_of_others(name: str, config: Finetune) -> None:
+    """Refuse options that have an effect in another task only.
+
+    Args:
+        name: of the task.
+        config: the options.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    defaults = Finetune()
+    for other, options in TASK_OPTIONS.items():
+        for option in options:
+            if other != name and getattr(config, option) != getattr(defaults, option):
+                raise ConfigError(
+                    f"{option}: is for {_WHAT_FOR[other]}, but this is {name}",
+                    f"leave it out, or pass --task {other}",
+                )
 
 
 def score(task: Task, outputs: Outputs, targets: Targets) -> Scores:

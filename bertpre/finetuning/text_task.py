@@ -4,25 +4,22 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from bertpre.errors import ConfigError
-from bertpre.finetuning.labels import OWN_COLUMNS, probability_columns
+from bertpre.finetuning.labels import probability_columns
 from bertpre.finetuning.outputs import Baseline, Outputs, PredictionFile
-from bertpre.finetuning.tables import InputRow, LabelledTable, Rows, read_texts
+from bertpre.finetuning.tables import LabelledTable, Rows
 from bertpre.finetuning.task import Task
+from bertpre.finetuning.text_predictions import TextPredictions, write_beside_labels
 
 if TYPE_CHECKING:
     from bertpre.config.schema import Finetune, Model
     from bertpre.finetuning.batches import EncodedTexts, Encoder
     from bertpre.finetuning.running import Placement, Run
     from bertpre.model.heads import BertForSequenceClassification, Pooling
-
-# Options of labels on tokens, with their default values.
-_OF_TOKENS = {"crf": False, "constrained": True}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +46,6 @@ class TextTask(Task):
         elif not table.texts[row].strip() and not table.pairs[row].strip():
             problems.append("both texts are empty")
         return [problem for problem in problems if problem is not None]
-
-    def settle(self, config: "Finetune") -> "Finetune":
-        _refuse_token_options(config)
-        return super(TextTask, self).settle(config)
 
     def encode(
         self,
@@ -91,10 +84,6 @@ class TextTask(Task):
         outputs = [self.read_logits(run_model(run, rows, placement=placement)) for run in runs]
         return np.asarray(np.mean(outputs, axis=0))
 
-    def for_prediction(self, config: "Finetune") -> Self:
-        _refuse_token_options(config)
-        return self
-
     def baselines(self, train: LabelledTable, config: "Finetune") -> dict[str, Baseline]:
         from bertpre.finetuning.baselines import text_baselines
 
@@ -119,44 +108,11 @@ class TextTask(Task):
     def open(
         self, path: Path, config: "Finetune", *, layout: Mapping[str, Any], way_out: str
     ) -> PredictionFile:
-        return _TextFile(self, path, config, way_out=way_out)
+        columns = self.prediction_columns()
+        return TextPredictions(path, config, columns, self.prediction_lines, way_out=way_out)
 
     def write_predictions(
         self, folder: Path, part: str, table: LabelledTable, outputs: Outputs
     ) -> None:
-        # The first columns are those of `predict`; the true label and the line come last.
         lines = self.prediction_lines(outputs)
-        path = folder / f"{part}_predictions.tsv"
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.write("\t".join([*self.prediction_columns(), *OWN_COLUMNS[1:]]) + "\n")
-            for shown, label, line in zip(lines, table.labels, table.lines, strict=True):
-                file.write(f"{shown}\t{label}\t{line}\n")
-
-
-class _TextFile(PredictionFile):
-    """A table of texts, and the TSV of their predictions."""
-
-    def __init__(self, task: TextTask, path: Path, config: "Finetune", *, way_out: str) -> None:
-        self._task, self._path, self._config, self._way_out = task, path, config, way_out
-
-    def header(self) -> str:
-        return "\t".join(self._task.prediction_columns()) + "\n"
-
-    def rows(self) -> Iterator[InputRow]:
-        skips = self._config.on_bad_rows == "skip"
-        return read_texts(self._path, self._config, skips_bad_rows=skips, way_out=self._way_out)
-
-    def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
-        lines = iter(()) if outputs is None else self._task.prediction_lines(outputs)
-        empty = "\t" * (len(self._task.prediction_columns()) - 1)
-        for row in rows:
-            yield (empty if row.cells is None else next(lines)) + "\n"
-
-
-def _refuse_token_options(config: "Finetune") -> None:
-    for name, idle in _OF_TOKENS.items():
-        if getattr(config, name) != idle:
-            raise ConfigError(
-                f"{name}: is for labels on tokens, but here each text has a label",
-                "leave it out, or pass --task tagging",
-            )
+        write_beside_labels(folder, part, table, self.prediction_columns(), lines)

@@ -29,7 +29,7 @@ from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
     BertForTokenClassification,
-    Finetuned,
+    Classifier,
 )
 from bertpre.model.names import Model
 from bertpre.model.weights import LoadReport, load_hugging_face, to_hugging_face
@@ -210,7 +210,7 @@ def _build(found: ForeignFolder) -> Model:
 
 def _write(work: Path, found: ForeignFolder, model: Model) -> None:
     extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
-    if isinstance(model, Finetuned):
+    if isinstance(model, Classifier):
         extra |= _label_names(found.classes)
     save_model(work, model, extra_config=extra)
     found.tokenizer.save_files(work)

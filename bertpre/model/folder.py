@@ -22,7 +22,7 @@ from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
     BertForTokenClassification,
-    Finetuned,
+    Classifier,
 )
 from bertpre.model.names import Model, encoder_of, is_pooler, plain_names
 from bertpre.model.weights import WEIGHTS, load_hugging_face, read_weights, write_weights
@@ -181,7 +181,7 @@ def _config_of(model: Model) -> dict[str, Any]:
     variant: dict[str, Any] = {}
     if config.norm != "post" or config.position_embeddings != "learned":
         variant |= {"norm": config.norm, "position_embeddings": config.position_embeddings}
-    if isinstance(model, Finetuned):
+    if isinstance(model, Classifier):
         labels = [f"LABEL_{i}" for i in range(model.classifier.out_features)]
         content["id2label"] = {str(i): label for i, label in enumerate(labels)}
         content["label2id"] = {label: i for i, label in enumerate(labels)}

@@ -248,4 +248,4 @@ class BertForTokenClassification(nn.Module):
         return logits
 
 
-Finetuned = BertForSequenceClassification | BertForTokenClassification
+Classifier = BertForSequenceClassification | BertForTokenClassification

@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from torch import Tensor, nn
 
 from bertpre.model.bert import BertModel, EncoderLayer
-from bertpre.model.heads import BertForPreTraining, BertForTokenClassification, Finetuned
+from bertpre.model.decoder import TextGenerator
+from bertpre.model.heads import BertForPreTraining, BertForTokenClassification, Classifier
 
+Finetuned = Classifier | TextGenerator
 Model = BertModel | BertForPreTraining | Finetuned
 
 
@@ -70,7 +72,7 @@ def named_parts(model: Model) -> dict[str, Tensor]:
         dense["cls.predictions.transform.LayerNorm"] = model.mlm.norm
         if model.nsp is not None:
             dense["cls.seq_relationship"] = model.nsp.dense
-    elif isinstance(model, Finetuned):
+    elif isinstance(model, Classifier):
         dense["classifier"] = model.classifier
         if isinstance(model, BertForTokenClassification) and model.crf is not None:
             parts |= {f"crf.{name}": part for name, part in model.crf.named_parameters()}

@@ -1,6 +1,7 @@
 """Losses against values worked out by hand, and against PyTorch's own where they agree."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_a_finished_head_gives_what_the_outputs_in_training_were():
     pooled = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     before = objective.in_units(NUMBERS.read_logits(head(pooled).detach().numpy()))
 
-    objective.finish(head)
+    objective.finish(SimpleNamespace(classifier=head))
 
     after = NUMBERS.read_logits(head(pooled).detach().numpy())
     np.testing.assert_allclose(after, before, rtol=1e-5)  # fp32 products in another order
@@ -138,7 +139,7 @@ def test_a_finished_head_of_classes_is_as_it_was():
     head = nn.Linear(4, 3)
     before = head.weight.detach().clone(), head.bias.detach().clone()
 
-    made(CLASSES, [0, 1, 2]).finish(head)
+    made(CLASSES, [0, 1, 2]).finish(SimpleNamespace(classifier=head))
 
     assert torch.equal(head.weight, before[0])
     assert torch.equal(head.bias, before[1])
