@@ -19,7 +19,9 @@ _FLAGS = (
     *("weight_decay", "max_grad_norm", "max_seq_length", "long_texts", "window_overlap", "pooling"),
     *("layer_decay", "hidden_dropout_prob", "mask_probability", "label_smoothing"),
     *("class_weights", "focal_gamma", "adversarial_epsilon", "ema_decay", "metric"),
-    *("early_stopping", "crf", "constrained", "baseline", "from_scratch", "device", "precision"),
+    *("early_stopping", "crf", "constrained", "decoder", "num_decoder_layers", "num_beams"),
+    *("length_penalty", "max_target_length", "min_target_length", "no_repeat_ngram", "num_best"),
+    *("cider_sigma", "baseline", "from_scratch", "device", "precision"),
 )
 _MOST_CLASSES_SHOWN = 30
 # Of the line of an epoch: the loss comes first, the others in the table at the end.

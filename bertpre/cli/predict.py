@@ -10,7 +10,8 @@ from bertpre.cli.options import Options, Overwrite, takes_options
 
 _FLAGS = (
     *("text_column", "pair_column", "format", "header", "quoting", "encoding", "on_bad_bytes"),
-    *("on_bad_rows", "constrained", "device", "precision"),
+    *("on_bad_rows", "constrained", "num_beams", "length_penalty", "max_target_length"),
+    *("min_target_length", "no_repeat_ngram", "num_best", "device", "precision"),
 )
 # Where the help in the schema does not suit prediction.
 _HELPS = {

@@ -50,7 +50,8 @@ class ModelWriter:
         folder.mkdir(exist_ok=True)
         tokenizer = self._start.encoder.tokenizer
         extra = {"pad_token_id": tokenizer.pad_id, **self._plan.task.config_entries()}
-        save_model(folder, model, extra_config=extra)
+        generation = self._plan.task.generation_config(tokenizer)
+        save_model(folder, model, extra_config=extra, generation_config=generation)
         tokenizer.save_files(folder)
         longest = self._start.encoder.max_seq_length  # where `predict` cuts texts
         state_longest_input(folder, longest, is_trained_here=True)

@@ -18,6 +18,7 @@ TASKS: Mapping[str, str] = {
     "regression": "bertpre.finetuning.regression:Regression",
     "multi-label": "bertpre.finetuning.multi_label:MultiLabel",
     "classification": "bertpre.finetuning.classification:Classification",
+    "generation": "bertpre.finetuning.generation:Generation",  # never found by itself
 }
 
 

@@ -15,6 +15,7 @@ from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
 from bertpre.errors import CheckpointError, ConfigError
 from bertpre.finetuning.batches import Encoder
+from bertpre.finetuning.labels import name_some
 from bertpre.finetuning.loop import default_num_epochs
 from bertpre.finetuning.plan import Plan
 from bertpre.finetuning.running import Placement, place_inference
@@ -96,13 +97,13 @@ class Start:
             )
             return model
         report = load_hugging_face(model, self.weights, source=self.source)
-        task.complete(model, report.new)
+        new = task.complete(model, report.new)
         log.log(
             level,
             "%s: %d weights loaded; randomly initialized: %s; not used: %s",
             self.source,
             len(report.loaded),
-            ", ".join(report.new) or "none",
+            name_some(new) or "none",
             ", ".join([*self.unused, *report.unused]) or "none",
         )
         return model

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bertpre.finetuning.running import Placement, Run
     from bertpre.model.heads import Pooling
     from bertpre.model.names import Finetuned
+    from bertpre.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,14 +202,17 @@ class Task(ABC):
     ) -> "Finetuned":
         """Build the encoder and its head, uninitialized."""
 
-    def complete(self, model: "Finetuned", new: Sequence[str]) -> None:
+    def complete(self, model: "Finetuned", new: Sequence[str]) -> Sequence[str]:
         """Initialize what a checkpoint lacks from what it has.
 
         Args:
             model: with the weights of a checkpoint.
             new: the names of the weights that were not in it.
+
+        Returns:
+            Those that remain random.
         """
-        return
+        return new
 
     def config_entries(self) -> dict[str, Any]:
         """Return the entries of config.json that describe the outputs to other libraries."""
@@ -216,6 +220,10 @@ class Task(ABC):
             "id2label": {str(number): name for number, name in enumerate(self.names)},
             "label2id": {name: number for number, name in enumerate(self.names)},
         }
+
+    def generation_config(self, tokenizer: "Tokenizer") -> dict[str, Any] | None:
+        """Return the content of generation_config.json, if the model writes text."""
+        return None
 
     @abstractmethod
     def objective(self, targets: Targets, *, config: Finetune, device: "torch.device") -> Objective:

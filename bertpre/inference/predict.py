@@ -103,7 +103,8 @@ def table_options(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the options with which the training table was read."""
     names = (
         *("text_column", "pair_column", "label_column", "header", "quoting", "encoding"),
-        "constrained",
+        *("constrained", "num_beams", "length_penalty", "max_target_length", "min_target_length"),
+        *("no_repeat_ngram", "num_best"),
     )
     return {name: manifest["options"][name] for name in names if name in manifest["options"]}
 

@@ -18,6 +18,7 @@ from bertpre.artefacts import write_json
 from bertpre.config import schema
 from bertpre.errors import CheckpointError
 from bertpre.model.bert import BertModel
+from bertpre.model.decoder import EncoderDecoder, TextGenerator
 from bertpre.model.heads import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -25,9 +26,11 @@ from bertpre.model.heads import (
     Classifier,
 )
 from bertpre.model.names import Model, encoder_of, is_pooler, plain_names
+from bertpre.model.prefix import PrefixGenerator
 from bertpre.model.weights import WEIGHTS, load_hugging_face, read_weights, write_weights
 
 CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
 OLD_CONFIG = "bert_config.json"  # Google's name, which older folders still use
 
 # The options that config.json shares with the model section, under the same names.
@@ -42,6 +45,7 @@ _ACTIVATION_NAMES = {
     "gelu_fast": "gelu_new",
     "gelu_pytorch_tanh": "gelu_new",
 }
+PAIR_TYPE = "encoder-decoder"  # the transformers library's name for an encoder and a decoder
 _LIBRARY_VOCAB_SIZE = 30_522  # the transformers library's default
 # What bertpre can compute; the first value is the default.
 _ACCEPTED: dict[str, tuple[object, ...]] = {
@@ -78,6 +82,17 @@ def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
     if encoder_only or kind == "Model":
         has_pooler = any(map(is_pooler, plain_names(tensors).values()))
         model = BertModel(config, vocab_size=vocab_size, with_pooler=has_pooler)
+    elif kind == "EncoderDecoder" or raw.get("model_type") == PAIR_TYPE:
+        model = EncoderDecoder(
+            config,
+            vocab_size=vocab_size,
+            num_decoder_layers=raw.get("decoder", raw).get(
+                "num_hidden_layers" if "decoder" in raw else "num_decoder_layers"
+            ),
+            is_shared=raw.get("is_shared", False),
+        )
+    elif kind == "ForGeneration":
+        model = PrefixGenerator(config, vocab_size=vocab_size)
     elif kind in ("ForPreTraining", "ForMaskedLM"):
         model = BertForPreTraining(config, vocab_size=vocab_size, with_nsp=kind == "ForPreTraining")
     elif kind == "ForSequenceClassification":
@@ -109,7 +124,11 @@ def load_model(folder: str | Path, *, encoder_only: bool = False) -> Model:
 
 
 def save_model(
-    folder: Path, model: Model, *, extra_config: Mapping[str, Any] | None = None
+    folder: Path,
+    model: Model,
+    *,
+    extra_config: Mapping[str, Any] | None = None,
+    generation_config: Mapping[str, Any] | None = None,
 ) -> None:
     """Write model.safetensors and config.json; equal weights give equal bytes.
 
@@ -117,11 +136,17 @@ def save_model(
         folder: exists.
         model: on any device.
         extra_config: additions to config.json, such as ``id2label`` or ``pad_token_id``.
+        generation_config: the content of generation_config.json, for models that write text; its
+            special tokens are added to config.json, too.
 
     Raises:
         CheckpointError: the weights cannot be written.
     """
-    write_json(folder / CONFIG, {**_config_of(model), **(extra_config or {})})
+    generation = generation_config or {}
+    tokens = {name: value for name, value in generation.items() if name.endswith("_token_id")}
+    write_json(folder / CONFIG, {**_config_of(model), **tokens, **(extra_config or {})})
+    if generation:
+        write_json(folder / GENERATION_CONFIG, generation)
     write_weights(folder / WEIGHTS, model)
     # safetensors makes its file unreadable for group and others.
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)
@@ -146,6 +171,9 @@ def read_model_config(folder: Path) -> ModelFolder:
         raise CheckpointError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path}: expected a JSON object, found {raw!r:.60}")
+    stated = raw
+    if raw.get("model_type") == PAIR_TYPE:
+        raw = _encoder_entries(path, raw)
     for key, accepted in _ACCEPTED.items():
         if raw.get(key, accepted[0]) not in accepted:
             expected = " or ".join(map(json.dumps, accepted))
@@ -169,7 +197,8 @@ def read_model_config(folder: Path) -> ModelFolder:
             f"{config.num_attention_heads}"
         )
     vocab_size = cast(int, config.vocab_size)
-    return ModelFolder(dataclasses.replace(cast(Any, config), vocab_size=None), vocab_size, raw)
+    shape = dataclasses.replace(cast(Any, config), vocab_size=None)
+    return ModelFolder(shape, vocab_size, stated)
 
 
 def _config_of(model: Model) -> dict[str, Any]:
@@ -195,8 +224,60 @@ def _config_of(model: Model) -> dict[str, Any]:
             variant["crf"] = True
     elif isinstance(model, BertModel):
         architecture = "Model"
+    elif isinstance(model, EncoderDecoder):
+        return _pair_config(model, content | variant)
+    elif isinstance(model, TextGenerator):
+        architecture, variant["form"] = "ForGeneration", "prefix"
     else:
         architecture = "ForMaskedLM" if model.nsp is None else "ForPreTraining"
     kind = "bertpre" if variant else "bert"
     architectures = [kind.capitalize() + architecture]
     return {**content, **variant, "model_type": kind, "architectures": architectures}
+
+
+def _pair_config(model: EncoderDecoder, content: dict[str, Any]) -> dict[str, Any]:
+    """Return that of an encoder and a decoder, each with its own entries."""
+    num_layers = len(model.decoder.layers)
+    if "norm" in content:
+        return {
+            **content,
+            "model_type": "bertpre",
+            "architectures": ["BertpreEncoderDecoder"],
+            "num_decoder_layers": num_layers,
+            "is_shared": model.is_shared,
+        }
+    encoder = {**content, "model_type": "bert", "architectures": ["BertModel"]}
+    decoder = {
+        **encoder,
+        "architectures": ["BertLMHeadModel"],
+        "num_hidden_layers": num_layers,
+        "is_decoder": True,
+        "add_cross_attention": True,
+        "tie_word_embeddings": True,
+    }
+    return {
+        "model_type": PAIR_TYPE,
+        "architectures": ["EncoderDecoderModel"],
+        "is_encoder_decoder": True,
+        "is_shared": model.is_shared,
+        "tie_word_embeddings": False,
+        "vocab_size": model.bert.vocab_size,
+        "pad_token_id": 0,
+        "encoder": encoder,
+        "decoder": decoder,
+    }
+
+
+def _encoder_entries(path: Path, raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of the encoder, whose shape the decoder must share but for its depth."""
+    encoder, decoder = raw.get("encoder"), raw.get("decoder")
+    if not isinstance(encoder, dict) or not isinstance(decoder, dict):
+        raise CheckpointError(f"{path}: model_type is {PAIR_TYPE}, but it lacks encoder or decoder")
+    for key in ("model_type", "vocab_size", *_SHARED):
+        if key != "num_hidden_layers" and encoder.get(key) != decoder.get(key):
+            raise CheckpointError(
+                f"{path}: {key} is {json.dumps(encoder.get(key))} in the encoder and "
+                f"{json.dumps(decoder.get(key))} in the decoder; expected the same",
+                "bertpre reads only pairs of BERTs that differ in nothing but their depth",
+            )
+    return encoder

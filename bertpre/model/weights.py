@@ -9,17 +9,18 @@ from typing import NamedTuple
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertpre.errors import CheckpointError
+from bertpre.model.bert import EncoderLayer
+from bertpre.model.decoder import DecoderLayer, EncoderDecoder
 from bertpre.model.names import (
     BUFFERS,
     Model,
-    canonical_name,
     is_classifier,
     is_encoder,
     named_parts,
-    plain_names,
+    names_in_model,
 )
 
 WEIGHTS = "model.safetensors"
@@ -78,10 +79,10 @@ def load_hugging_face(
     found: dict[str, Tensor] = {}
     spelled: dict[str, str] = {}
     unused: list[str] = []
-    plain = plain_names(tensors)
+    names = names_in_model(tensors, model)
     for given, tensor in sorted(tensors.items()):
-        name = canonical_name(plain[given], parts)
-        if name in BUFFERS:
+        name = names[given]
+        if name.endswith(BUFFERS):
             continue
         if name not in parts:
             unused.append(given)
@@ -106,8 +107,63 @@ def load_hugging_face(
     with torch.no_grad():
         for name, tensor in found.items():
             parts[name].copy_(tensor)
-    new = tuple(sorted(parts.keys() - found.keys()))
-    return LoadReport(tuple(sorted(found)), new, tuple(sorted(unused)))
+    if isinstance(model, EncoderDecoder) and model.is_shared:
+        _check_shared(found, parts, source)
+    # A part of another name may be the same parameter.
+    filled = {parts[name].data_ptr() for name in found}
+    new = [name for name in parts if name not in found and parts[name].data_ptr() not in filled]
+    return LoadReport(tuple(sorted(found)), tuple(sorted(new)), tuple(sorted(unused)))
+
+
+def copy_encoder(model: EncoderDecoder, *, with_layers: bool) -> None:
+    """Let the decoder start as a copy of the encoder.
+
+    Args:
+        model: with the weights of the encoder.
+        with_layers: copy the layers, too, from equally spaced depths if there are fewer; not only
+            the embeddings. Cross-attention is a copy of self-attention.
+
+    Source: Rothe et al. 2020, section 3 ("BERT2BERT"); there cross-attention is random.
+    """
+    decoder, encoder = model.decoder, model.bert.encoder
+    width = model.bert.config.hidden_size
+    with torch.no_grad():
+        _copy(decoder.embeddings, model.bert.embeddings)
+        if not with_layers:
+            return
+        last, depth = len(encoder.layers) - 1, len(decoder.layers)
+        for number, own in enumerate(decoder.layers):
+            layer = encoder.layers[round(number * last / max(1, depth - 1))]
+            assert isinstance(own, DecoderLayer)
+            assert isinstance(layer, EncoderLayer)
+            for part in ("attention", "attention_norm", "feed_forward", "feed_forward_norm"):
+                _copy(getattr(own, part), getattr(layer, part))
+            qkv, cross = layer.attention.qkv, own.cross_attention
+            cross.query.weight.copy_(qkv.weight[:width])
+            cross.query.bias.copy_(qkv.bias[:width])
+            cross.key_value.weight.copy_(qkv.weight[width:])
+            cross.key_value.bias.copy_(qkv.bias[width:])
+            _copy(cross.output, layer.attention.output)
+            _copy(own.cross_attention_norm, layer.attention_norm)
+        if decoder.final_norm is not None and encoder.final_norm is not None:
+            _copy(decoder.final_norm, encoder.final_norm)
+
+
+def _copy(target: nn.Module, source: nn.Module) -> None:
+    if target is not source:  # else they are shared
+        target.load_state_dict(source.state_dict())
+
+
+def _check_shared(
+    found: Mapping[str, Tensor], parts: Mapping[str, Tensor], source: str | Path
+) -> None:
+    """Refuse different tensors for one shared parameter; the last one is what it has now."""
+    for name, tensor in found.items():
+        if not torch.equal(parts[name].to(tensor), tensor):
+            raise CheckpointError(
+                f"{source}: {name} differs from the encoder's, but encoder and decoder share it",
+                "the file is damaged: copy it again",
+            )
 
 
 def write_weights(path: Path, model: Model) -> None:

@@ -163,14 +163,27 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join pieces to readable text, including special tokens."""
+        """Join pieces to words, and these with spaces, including special tokens."""
+        return " ".join(self._words(ids))
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """Join pieces to words, without special tokens except [UNK]."""
+        left_out = self.special_ids - {self.unk_id}
+        return self._words(id for id in ids if id not in left_out)
+
+    def normalize(self, text: str) -> str:
+        """Return a text as it is before it is cut, such as lowercased."""
+        normalizer = self._backend.normalizer
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
+    def _words(self, ids: Iterable[int]) -> list[str]:
         words: list[str] = []
         for id in ids:
             if words and self._continues(id):
                 words[-1] += self.tokens[id].removeprefix(self._prefix or "")
             else:
                 words.append(self.tokens[id])
-        return " ".join(words)
+        return words
 
     def save_files(self, folder: Path) -> None:
         """Copy what `load` needs into a folder."""

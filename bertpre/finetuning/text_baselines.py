@@ -1,0 +1,44 @@
+"""Baselines that write texts without a network.
+
+scikit-learn is imported where it is used, after the tables are checked.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from bertpre.finetuning.baselines import has_no_spaces
+
+_MOST_ROWS = 20_000
+_QUERIES_AT_ONCE = 500
+
+
+def nearest_targets(
+    sources: Sequence[str], targets: Sequence[str], queries: Sequence[str]
+) -> list[str]:
+    """Return for each query the target of the most similar source, by TF-IDF; the first of equals.
+
+    Terms are up to three tokens, or characters in scripts without spaces. Only the first 20,000
+    sources are looked at.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    sources = sources[:_MOST_ROWS]
+    if has_no_spaces(sources):
+        terms = TfidfVectorizer(analyzer="char", ngram_range=(1, 3), sublinear_tf=True)
+    else:
+        terms = TfidfVectorizer(
+            token_pattern=r"\S+", ngram_range=(1, 3), sublinear_tf=True, lowercase=False
+        )
+    known = terms.fit_transform(sources).T.tocsr()
+    found: list[str] = []
+    for first in range(0, len(queries), _QUERIES_AT_ONCE):
+        similar = terms.transform(queries[first : first + _QUERIES_AT_ONCE]) @ known
+        found += [targets[int(row)] for row in np.asarray(similar.argmax(axis=1)).ravel()]
+    return found
+
+
+def commonest_target(targets: Sequence[str]) -> str:
+    """Return the target that occurs most often; the first of equals."""
+    return Counter(targets).most_common(1)[0][0]
