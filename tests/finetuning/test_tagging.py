@@ -616,7 +616,9 @@ def test_options_that_do_nothing_are_refused(files, options, message):
 
 @pytest.mark.parametrize(("option", "value"), [("crf", True), ("constrained", False)])
 def test_options_of_tagging_are_refused_elsewhere(tables, option, value):
-    with pytest.raises(ConfigError, match=f"{option}: is for labels on tokens, but this is classification"):
+    with pytest.raises(
+        ConfigError, match=f"{option}: is for labels on tokens, but this is classification"
+    ):
         plan(tables / "train.tsv", **{option: value})
 
 
