@@ -15,7 +15,7 @@ def cider_d(
     """Score token sequences against one reference each; the mean, 0 to 10.
 
     n-grams of one to four tokens are weighted by how few of these references have them, so scores
-    of different sets of references do not compare.
+    of different sets of references do not compare, and that of a single row is 0.
 
     Args:
         found: the texts, as tokens.

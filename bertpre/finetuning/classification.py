@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+# From so many rows on, a larger share of different labels shows that they are no classes.
+_FEWEST_ROWS, _MOST_DIFFERENT = 20, 0.8
+_LONG_NAME = 20  # characters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +86,8 @@ class Classification(TextTask):
         """Collect the classes.
 
         Raises:
-            CorpusError: there are fewer than two.
+            CorpusError: there are fewer than two, or, unless the task was asked for, nearly as many
+                as rows.
         """
         separator, cells = config.label_separator, table.labels
         several = [cell for cell in cells if separator in cell]
@@ -105,6 +109,13 @@ class Classification(TextTask):
                 f"{table.name}: {count_rows(cells)} the label {names[0]!r}; expected at least two "
                 "classes",
                 "choose the right column with --label-column",
+            )
+        if config.task == "auto" and _are_texts(cells, names):
+            raise CorpusError(
+                f"{table.name}: {len(names):,} different labels in {len(cells):,} rows; expected "
+                "classes that occur several times",
+                "if each label is a text to write, pass --task generation; if it is a class, pass "
+                "--task classification; or choose another column with --label-column",
             )
         warn_of_look_alikes(names, table.name)
         return cls(names=names)
@@ -256,3 +267,10 @@ def make_cross_entropy(
     return CrossEntropy(
         weights=weights, label_smoothing=config.label_smoothing, focal_gamma=config.focal_gamma
     )
+
+
+def _are_texts(cells: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether labels seem to be texts to write: nearly all different, and not short."""
+    if len(cells) < _FEWEST_ROWS or len(names) <= _MOST_DIFFERENT * len(cells):
+        return False
+    return 2 * sum(" " in name.strip() or len(name) > _LONG_NAME for name in names) > len(names)

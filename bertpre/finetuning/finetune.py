@@ -264,8 +264,7 @@ def _warn_if_not_worth_it(result: FinetuneResult, plan: Plan, config: Finetune) 
     metric = plan.task.metrics[0] if plan.metric == "loss" else plan.metric
     without = {name: scores["dev"][metric] for name, scores in result.baselines.items()}
     best = max(without, key=lambda name: without[name])
-    perfect = plan.task.perfect_scores.get(metric, 1.0)
-    if result.dev[metric] > without[best] or result.dev[metric] == perfect:
+    if result.dev[metric] > without[best] or plan.task.is_perfect(result.dev, metric):
         return
     ways_out = "more pretraining on similar text, more epochs or another learning rate may help"
     if plan.train.pairs is not None and config.pooling != "compare":

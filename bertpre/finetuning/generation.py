@@ -112,7 +112,6 @@ class Generation(Task):
         "leave it out",
     )
     pools: ClassVar[bool] = False
-    perfect_scores: ClassVar[Mapping[str, float]] = {"bleu": 100.0, "chrf": 100.0, "cider_d": 10.0}
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -408,6 +407,9 @@ class Generation(Task):
         total: int = sum(output.num_target_tokens for output in outputs)
         gained: float = sum(output.target_log_probability for output in outputs)
         return -gained / max(1, total)
+
+    def is_perfect(self, scores: Scores, metric: str) -> bool:
+        return scores["exact_match"] == 1.0
 
     def remarks(self, outputs: Outputs) -> list[str]:
         if len({output.text for output in outputs}) > 1 or len(outputs) == 1:

@@ -53,8 +53,6 @@ class Task(ABC):
     # Options without effect here, with their default values; the reason and the hint.
     unused_options: ClassVar[Mapping[str, object]] = {}
     unused_reason: ClassVar[tuple[str, str]] = ("", "")
-    # Scores of a perfect model, where that is not 1.
-    perfect_scores: ClassVar[Mapping[str, float]] = {}
     # Added to the hint about bad label cells.
     fault_hint: ClassVar[str] = ""
     # Whether the head sees one vector per text.
@@ -285,6 +283,10 @@ class Task(ABC):
     @abstractmethod
     def loss(self, outputs: Outputs, targets: Targets) -> float:
         """Return the mean loss."""
+
+    def is_perfect(self, scores: Scores, metric: str) -> bool:
+        """Return whether nothing could be better, by the score of that name."""
+        return scores[metric] == 1.0
 
     def class_rows(self, outputs: Outputs, targets: Targets) -> list[ClassRow]:
         """Score each class separately, if there are classes."""

@@ -4,6 +4,7 @@ sacrebleu is imported where it is called: it is an extra.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,14 +12,13 @@ from bertpre.errors import ConfigError
 from bertpre.finetuning.baselines import has_no_spaces
 from bertpre.finetuning.cider import cider_d
 
-TokenRule = Literal["13a", "zh", "char", "none"]
+TokenRule = Literal["13a", "intl", "zh", "char", "none"]
 """How a text is split for scores, as sacrebleu calls it."""
 
 _SAMPLE_ROWS = 1000
 _HAN = re.compile("[\u3400-\u9fff\U00020000-\U0003ffff]")
-_MANY = 0.3  # of the characters
-# A letter and a mark of a sentence, and then nothing: prose, not separated tokens.
-_PROSE = re.compile(r"[^\W\d_][.,;:!?](\s|$)")
+_KANA = re.compile("[\u3040-\u30ff]")
+_MANY_HAN, _MANY_KANA = 0.3, 0.05  # of the characters
 _FEW_TEXTS = 0.02
 
 
@@ -42,17 +42,35 @@ def choose_tokens(references: Sequence[str]) -> TokenRule:
     """Choose how scores split texts like these.
 
     Returns:
-        "zh" for Chinese, "char" for other scripts without spaces, "13a" for prose, and "none" for
-        tokens that spaces already separate, such as anonymized ones.
+        "zh" for Chinese, "char" for other scripts without spaces, "13a" for prose, "intl" if its
+        marks are not those of ASCII, and "none" for tokens that spaces already separate, such as
+        anonymized ones.
     """
     sample = references[:_SAMPLE_ROWS]
-    characters = sum(len("".join(text.split())) for text in sample)
-    if sum(len(_HAN.findall(text)) for text in sample) > _MANY * characters:
-        return "zh"
-    if has_no_spaces(sample) and any(not text.isascii() for text in sample):
+    joined = "".join("".join(text.split()) for text in sample)
+    if len(_KANA.findall(joined)) > _MANY_KANA * len(joined):
         return "char"
-    prose = sum(_PROSE.search(text) is not None for text in sample)
-    return "13a" if prose > _FEW_TEXTS * len(sample) else "none"
+    if len(_HAN.findall(joined)) > _MANY_HAN * len(joined):
+        return "zh"
+    if has_no_spaces(sample) and not joined.isascii():
+        return "char"
+    marks = [mark for text in sample if (mark := _mark_of_a_sentence(text))]
+    if len(marks) <= _FEW_TEXTS * len(sample):
+        return "none"
+    return "13a" if 2 * sum(map(str.isascii, marks)) > len(marks) else "intl"
+
+
+def _mark_of_a_sentence(text: str) -> str:
+    """Return the first mark at the end of a word that starts with a letter; "" if none.
+
+    Words with their marks show prose; between separated tokens there are none.
+    """
+    for word in text.split():
+        if word[:1].isalpha():
+            bare = word.rstrip("\"'’”»)]}")
+            if unicodedata.category(bare[-1]) == "Po" and bare[-1] not in "'’":
+                return bare[-1]
+    return ""
 
 
 def score_texts(

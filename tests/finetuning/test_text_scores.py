@@ -21,6 +21,10 @@ CHINESE = ["双肺纹理稍增多，左肺下叶见结节影。", "皇后便自�
         (["I_TURN_RIGHT I_JUMP", "I_WALK I_LOOK"], "none"),
         (["the cat sat , and then it ran ."], "none"),
         (["กรุงเทพมหานครเป็นเมืองหลวง", "ภาษาไทย"], "char"),
+        (["昨日は本を読みました。とても面白かった。"], "char"),
+        (['He said "hola".', "(So it is.)", "x"], "13a"),
+        (["यह एक किताब है, और वह घर है।", "वह जाता है।"], "intl"),
+        (["هل هذا كتاب؟", "نعم، هذا كتاب"], "intl"),
     ],
 )
 def test_scores_split_texts_by_their_kind(texts: list[str], rule: str) -> None:
