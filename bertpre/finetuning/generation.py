@@ -208,13 +208,7 @@ class Generation(Task):
                 f"{train.name}: the targets cannot be written as overlapping {kmer.length}-mers",
                 f"use a tokenizer of the mode kmer:{kmer.length}:{kmer.length}",
             )
-        room = shape.max_position_embeddings - 1  # [CLS] has one
-        if asked is not None and asked > room:
-            raise ConfigError(
-                f"max_target_length: {asked:,}, but with [CLS] the decoder has room for {room:,} "
-                "tokens",
-                f"pass --max-target-length {room} or less",
-            )
+        room = _room(shape, asked)
         ids = encode_targets(tokenizer, train.labels)
         lengths = np.array([len(row) for row in ids])
         num_unknown = sum(int((row == tokenizer.unk_id).sum()) for row in ids)
@@ -350,6 +344,8 @@ class Generation(Task):
 
         first = runs[0].texts
         assert isinstance(first, EncodedSources)
+        for run in runs:
+            _room(run.model.bert.config, self.options.max_target_length)
         for run in runs[1:]:
             assert isinstance(run.texts, EncodedSources)
             if run.texts.tokenizer.fingerprint != first.tokenizer.fingerprint:
@@ -497,6 +493,21 @@ def _sources(table: LabelledTable) -> list[str]:
     if table.pairs is None:
         return list(table.texts)
     return [f"{first} {second}" for first, second in zip(table.texts, table.pairs, strict=True)]
+
+
+def _room(shape: "Model", asked: int | None) -> int:
+    """Return the most tokens of a target.
+
+    Raises:
+        ConfigError: more are asked for.
+    """
+    room = shape.max_position_embeddings - 1  # [CLS] has one
+    if asked is not None and asked > room:
+        raise ConfigError(
+            f"max_target_length: {asked:,}, but with [CLS] a decoder has room for {room:,} tokens",
+            f"pass --max-target-length {room} or less",
+        )
+    return room
 
 
 def _certain(texts: Iterable[str]) -> Outputs:

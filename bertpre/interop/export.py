@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 Target = Literal["huggingface", "onnx"]
 
 _CONFIG = "config.json"
-_ALSO_COPIED = ("metrics.json", "confusion_matrix.png")  # of a fine-tuned model
+# Of a fine-tuned model.
+_ALSO_COPIED = ("metrics.json", "confusion_matrix.png", "generation_config.json")
 # Entries that write_manifest adds.
 _OWN_FACTS = {"kind", "format", "bertpre", "files", "fingerprint"}
 
@@ -81,6 +82,11 @@ def export(
     check_output(output, kind=kind, overwrite=overwrite)
     if to == "huggingface":
         _check_expressible(folder, raw)
+    elif manifest.get("task") == "generation" and not encoder_only:
+        raise InteropError(
+            f"{folder}: a model that writes text word by word cannot be one ONNX graph",
+            "export it with --to huggingface, or its encoder with --encoder-only",
+        )
     tokenizer = Tokenizer.load(folder)
     _warn_of_overlaps(tokenizer)
     identity = fingerprint([manifest["fingerprint"], to, encoder_only])
@@ -95,7 +101,8 @@ def export(
         for name in copied if to == "onnx" else ["model.safetensors", *copied]:
             shutil.copyfile(folder / name, work / name)
         tokenizer.save_files(work)
-        state_longest_input(work, int(raw["max_position_embeddings"]), is_trained_here=False)
+        num_positions = int(raw.get("encoder", raw)["max_position_embeddings"])
+        state_longest_input(work, num_positions, is_trained_here=False)
         write_card(work / CARD, manifest, raw, to=to)
         facts = {name: value for name, value in manifest.items() if name not in _OWN_FACTS}
         write_manifest(work, kind, {**facts, "exported_from": manifest["fingerprint"]})
@@ -123,7 +130,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
-    if raw.get("model_type") == "bert":
+    if raw.get("model_type") in ("bert", "encoder-decoder"):
         return
     reasons = {
         "pre-norm layers": raw.get("norm") == "pre",
@@ -131,10 +138,20 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
         "classifier with mean pooling": raw.get("pooling") == "mean",
         "classifier that compares two texts": raw.get("pooling") == "compare",
         "conditional random field": raw.get("crf", False),
+        "encoder that writes text (--decoder prefix)": raw.get("form") == "prefix",
     }
     named = ", ".join(reason for reason, is_so in reasons.items() if is_so)
     raise InteropError(
         f"{folder}: BERT in the transformers library has no {named}, so its outputs would differ",
-        "use it with bertpre, or export it with --to onnx; a model fine-tuned "
-        f"{'without --crf' if raw.get('crf') else 'with --pooling cls'} can be exported",
+        f"use it with bertpre{_ways_out(raw)}",
     )
+
+
+def _ways_out(raw: Mapping[str, Any]) -> str:
+    architecture = raw["architectures"][0]
+    if architecture == "BertpreForGeneration" and raw.get("norm", "post") == "post":
+        return "; a model fine-tuned with --decoder copied can be exported"
+    if architecture in ("BertpreForGeneration", "BertpreEncoderDecoder"):
+        return ""
+    other = "without --crf" if raw.get("crf") else "with --pooling cls"
+    return f", or export it with --to onnx; a model fine-tuned {other} can be exported"

@@ -63,6 +63,11 @@ class ForeignFolder:
         return architecture if is_whole else None
 
     @property
+    def writes_text(self) -> bool:
+        """Whether it has a decoder besides the encoder."""
+        return names.is_encoder_decoder(self.canonical)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """The labels in the order of the outputs; LABEL_0 and so on if config.json lacks them."""
         numbers, stated = range(self.num_classes), self.shape.raw.get("id2label")
@@ -108,6 +113,8 @@ def read_foreign_folder(folder: Path) -> ForeignFolder:
     # Naming the MLM head lets a stored decoder be recognized as a copy of the word embedding.
     plain = plain_names(tensors)
     canonical = {given: canonical_name(plain[given], (names.MLM_BIAS,)) for given in tensors}
+    if names.is_encoder_decoder(tensors):
+        canonical = {given: names.of_encoder(given) for given in tensors}
     return ForeignFolder(
         folder=folder, shape=shape, tokenizer=tokenizer, tensors=tensors, canonical=canonical
     )

@@ -17,13 +17,15 @@ from bertpre.artefacts import (
 )
 from bertpre.config.schema import Finetune
 from bertpre.data.random64 import derive
-from bertpre.errors import InteropError
+from bertpre.errors import CheckpointError, InteropError
 from bertpre.finetuning.finetune import stored_options
 from bertpre.finetuning.scheme_recognition import scheme_of_names
 from bertpre.finetuning.schemes import IOB1, IOB2
 from bertpre.interop.foreign_folder import ForeignFolder, read_foreign_folder
+from bertpre.interop.foreign_writers import generation_entries, writer_facts
 from bertpre.model import names
 from bertpre.model.bert import BertModel
+from bertpre.model.decoder import EncoderDecoder
 from bertpre.model.folder import CONFIG, save_model
 from bertpre.model.heads import (
     BertForPreTraining,
@@ -103,20 +105,25 @@ def import_checkpoint(
         ConfigError: the output exists.
     """
     output, found = Path(output), read_foreign_folder(Path(folder))
-    kind: Kind = "model" if found.classifier else "checkpoint"
+    kind: Kind = "model" if found.classifier or found.writes_text else "checkpoint"
     check_output(output, kind=kind, overwrite=overwrite)
-    new_entries = _entries_without_row(found, may_lack=add_rows)
+    new_entries = _entries_without_row(found, may_lack=add_rows and not found.writes_text)
     if new_entries:
         _add_rows(found, len(new_entries), seed=seed)
     model, loaded = _load(found)
     absent = tuple(name for name, part in _ADDED.items() if not part <= set(loaded.loaded))
+    if found.writes_text:
+        absent = ()
     source = found.fingerprint()
     imported = {"from": source, "unused": list(loaded.unused), "new_entries": len(new_entries)}
     facts = {
         "imported": imported,
         "max_seq_length": min(_LONGEST_SEQUENCE, found.shape.config.max_position_embeddings),
     }
-    facts |= _task(found) if kind == "model" else _objective(absent)
+    if found.writes_text:
+        facts |= writer_facts(found)
+    else:
+        facts |= _task(found) if kind == "model" else _objective(absent)
     identity = fingerprint([source, add_rows, seed])
     with stage_folder(output, kind=kind, overwrite=overwrite, identity=identity) as work:
         _write(work, found, model)
@@ -186,12 +193,23 @@ def _label_names(classes: tuple[str, ...]) -> dict[str, Any]:
 def _load(found: ForeignFolder) -> tuple[Model, LoadReport]:
     model = _build(found)
     loaded = load_hugging_face(model, found.tensors, source=found.folder)
-    assert not loaded.new  # the model has only heads that are in the folder
+    if loaded.new:  # heads are there, or the model would have none; a decoder may have gaps
+        raise CheckpointError(
+            f"{found.folder}: the weights lack {', '.join(loaded.new[:3])}",
+            "the file is incomplete: copy it again",
+        )
     return model, loaded
 
 
 def _build(found: ForeignFolder) -> Model:
     config, rows = found.shape.config, found.num_rows
+    if found.writes_text:
+        return EncoderDecoder(
+            config,
+            vocab_size=rows,
+            num_decoder_layers=found.shape.raw["decoder"]["num_hidden_layers"],
+            is_shared=False,
+        )
     architecture, num_labels = found.classifier, found.num_classes
     if architecture == "BertForTokenClassification":
         return BertForTokenClassification(
@@ -212,7 +230,8 @@ def _write(work: Path, found: ForeignFolder, model: Model) -> None:
     extra: dict[str, Any] = {"pad_token_id": found.tokenizer.pad_id}
     if isinstance(model, Classifier):
         extra |= _label_names(found.classes)
-    save_model(work, model, extra_config=extra)
+    generation = generation_entries(found) if found.writes_text else None
+    save_model(work, model, extra_config=extra, generation_config=generation)
     found.tokenizer.save_files(work)
     state_longest_input(work, found.shape.config.max_position_embeddings, is_trained_here=False)
 

@@ -37,12 +37,13 @@ def write_card(
     environment.filters |= {"short": short, "cell": _cell}
     text = environment.get_template("card.md.jinja").render(
         manifest=manifest,
-        config=config,
+        config={**config.get("encoder", {}), **config},
         to=to,
         is_fine_tuned=manifest["kind"] == "model",
         is_paired=_is_paired(manifest),
         architecture=_auto_class(config["architectures"][0]),
         is_tagger=config["architectures"][0].endswith("ForTokenClassification"),
+        is_writer=config["architectures"][0] == "EncoderDecoderModel",
         use=_intended_use(manifest),
         tables=_facts(manifest),
     )
@@ -55,6 +56,8 @@ def _is_paired(manifest: Mapping[str, Any]) -> bool:
 
 def _auto_class(architecture: str) -> str:
     """Return the class of the transformers library that loads the model with all its heads."""
+    if architecture == "EncoderDecoderModel":
+        return architecture
     head = architecture.removeprefix("Bertpre").removeprefix("Bert")
     if head == "ForPreTraining":
         return "BertForPreTraining"

@@ -193,7 +193,7 @@ def names_in_model(given: Collection[str], model: Model) -> dict[str, str]:
         names = {name: _modern(name) for name in given}
         if is_pair:
             return {name: _PAIR_COPIES.get(modern, modern) for name, modern in names.items()}
-        return {name: _of_encoder(modern) for name, modern in names.items()}
+        return {name: of_encoder(modern) for name, modern in names.items()}
     plain = plain_names(given)
     head = (MLM_BIAS,) if is_pair else parts
     names = {name: canonical_name(plain[name], head) for name in given}
@@ -202,7 +202,7 @@ def names_in_model(given: Collection[str], model: Model) -> dict[str, str]:
     return {name: _of_pair(known) for name, known in names.items()}
 
 
-def _of_encoder(name: str) -> str:
+def of_encoder(name: str) -> str:
     """Return the name in a BERT of a tensor of an encoder and a decoder."""
     return f"bert.{name.removeprefix('encoder.')}" if name.startswith("encoder.") else name
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-_NONE_BEFORE = set(".,;:!?)]}%…’”»'-/")
+_NONE_BEFORE = set(".,;:!?)]}%…’”»'-/।۔،؛؟")
 _NONE_AFTER = set("([{‘“«„'-/$#@")
 _OPENING, _CLOSING = '"<', '">'  # the same mark opens and closes, so we count
 _LETTER, _DIGIT, _WIDE = "a", "0", "字"
+_INITIAL = "A"  # a capital as a word, as in U.S.
+_IN_NUMBERS = {".", ",", ":"}  # 5.7, 1,000, 3:1
 
 Pair = tuple[str, str]
 
@@ -127,6 +129,10 @@ def _pairs(words: Sequence[str]) -> Iterator[Pair]:
             is_open = not is_open
         else:
             first, last = _kind(word[:1]), _kind(word[-1:])
+            if len(word) == 1 and word.isupper():
+                first = last = _INITIAL
+            if (left == _DIGIT and last in _IN_NUMBERS) or (left == _INITIAL and last == "."):
+                last = left + last
         if number:
             yield left, first
         left = last
@@ -150,6 +156,10 @@ def _has_space(pair: Pair) -> bool:
         return False
     if right == _CLOSING or left == _OPENING:
         return False
+    if left == f"{_INITIAL}.":
+        return right != _INITIAL and right not in _NONE_BEFORE
+    if right == _DIGIT and left.removeprefix(_DIGIT) in _IN_NUMBERS:
+        return left in _IN_NUMBERS  # none after another digit
     return right not in _NONE_BEFORE and left not in _NONE_AFTER
 
 
