@@ -12,16 +12,18 @@ from torch import Tensor
 
 # Finished sources leave when they are this share, since leaving copies what the others keep.
 _LEAVING_SHARE = 0.125
-# The best of a long row are found among the best blocks of this size.
-_BLOCK = 64
-_LONG_ROW = 4096
+_BLOCK = 64  # scores
 
 
 class Scorer(Protocol):
     """What a search drives. The hypotheses of a source are side by side."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Read the last token of each hypothesis, (R,); return log probabilities (R, V), fp32."""
+        """Read the last token of each hypothesis, (R,).
+
+        Returns:
+            The log probabilities of the next, (R, V) fp32, which the caller may change.
+        """
 
     def keep(self, sources: Tensor | None, parents: Tensor) -> None:
         """Continue with some sources (None: all) and, for each new hypothesis, an old one."""
@@ -123,27 +125,25 @@ def _greedy(
 
 
 def _restrict(scores: Tensor, texts: Tensor, options: SearchOptions, end_id: int) -> Tensor:
-    """Make impossible tokens impossible: (R, V) of the texts so far (R, T)."""
-    length = texts.shape[1]
+    """Make impossible tokens impossible: (R, V), changed in place, of the texts so far (R, T)."""
+    length, size = texts.shape[1], options.no_repeat_ngram
+    end = scores[:, end_id].clone()
     if length == options.max_length:
-        only = torch.full_like(scores, -torch.inf)
-        only[:, end_id] = scores[:, end_id]
-        return only
-    size = options.no_repeat_ngram
+        scores.fill_(-torch.inf)
+        scores[:, end_id] = end
+        return scores
     if 0 < size <= length:
         ngrams = texts.unfold(1, size, 1)  # (R, T) -> (R, T - size + 1, size)
         last = texts[:, length - size + 1 :]  # (R, size - 1)
         repeats = (ngrams[:, :, :-1] == last[:, None]).all(dim=2)
         ends = ngrams[:, :, -1]
         values = scores.gather(1, ends).masked_fill(repeats, -torch.inf)
-        scores = scores.scatter_reduce(1, ends, values, "amin")
+        scores.scatter_reduce_(1, ends, values, "amin")
     if length < options.min_length:
-        scores = scores.clone()
-        end = scores[:, end_id].clone()
         scores[:, end_id] = -torch.inf
-        # A text that cannot go on ends nevertheless.
-        is_stuck = scores.max(dim=1).values == -torch.inf
-        scores[:, end_id] = torch.where(is_stuck, end, scores[:, end_id])
+        if size > 0:  # a text that cannot go on ends nevertheless
+            is_stuck = scores.amax(dim=1) == -torch.inf
+            scores[:, end_id] = torch.where(is_stuck, end, -torch.inf)
     return scores
 
 
@@ -191,10 +191,12 @@ class _Beams:
         num_sources = len(self._sums)
         scores = self._scorer.step(self._tokens)
         scores = _restrict(scores, self._texts.flatten(0, 1), self._options, self._end_id)
-        sums = (self._sums.flatten()[:, None] + scores).view(num_sources, -1)  # (B, W * V)
+        # The best of a source are among the best of each hypothesis.
+        count = min(2 * self._options.num_beams, scores.shape[1])
+        best, tokens = top(scores, count)
+        sums = (self._sums.flatten()[:, None] + best).view(num_sources, -1)  # (B, W * count)
         best, places = top(sums, min(2 * self._options.num_beams, sums.shape[1]))
-        vocab_size = scores.shape[1]
-        return best, places // vocab_size, places % vocab_size
+        return best, places // count, tokens.view(num_sources, -1).gather(1, places)
 
     def _finish(self, sums: Tensor, parents: Tensor, tokens: Tensor) -> None:
         """Add the candidates among the best K that end to the finished hypotheses."""
@@ -263,28 +265,36 @@ def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the best scores of each row, descending, and their places; ties by the lowest place.
 
     Args:
-        scores: (B, N).
+        scores: (B, N) fp32.
         count: how many, at most N.
     """
     size = scores.shape[1]
-    if count == size:
-        best, places = torch.sort(scores, dim=1, descending=True, stable=True)
-        return best, places
-    if size >= _LONG_ROW and size // _BLOCK > count:
-        # The best are in the blocks with the highest maxima, and a maximum is found fast.
-        missing = -size % _BLOCK
-        padded = torch.nn.functional.pad(scores, (0, missing), value=-torch.inf)
-        blocks = padded.unflatten(1, (-1, _BLOCK))  # type: ignore[no-untyped-call]
-        chosen = blocks.amax(dim=2).topk(count + 1, dim=1).indices.sort(dim=1).values
-        among = blocks.gather(1, chosen[:, :, None].expand(-1, -1, _BLOCK)).flatten(1)
-        best, inner = among.topk(count + 1, dim=1)
-        places = chosen.gather(1, inner // _BLOCK) * _BLOCK + inner % _BLOCK
-    else:
-        best, places = scores.topk(count + 1, dim=1)
-    # topk does not say which of equal ones it takes, nor in which order.
-    has_ties = (best[:, 1:] == best[:, :-1]).any(dim=1)
-    if has_ties.any():
-        rows = has_ties.nonzero()[:, 0]
-        ordered = torch.sort(scores[rows], dim=1, descending=True, stable=True)
-        best[rows], places[rows] = ordered.values[:, : count + 1], ordered.indices[:, : count + 1]
-    return best[:, :count], places[:, :count]
+    if size <= _BLOCK * count:
+        best = _keys(scores).topk(count, dim=1).values
+        places = _LAST_PLACE - (best & _LAST_PLACE)
+        return scores.gather(1, places), places
+    # They are in the blocks with the highest maxima, which are found in one pass. Of equal blocks
+    # the first ones count, too.
+    whole = size - size % _BLOCK
+    highest = scores[:, :whole].view(len(scores), -1, _BLOCK).amax(dim=2)
+    if whole < size:
+        highest = torch.cat([highest, scores[:, whole:].amax(dim=1, keepdim=True)], dim=1)
+    _, blocks = top(highest, min(count, highest.shape[1]))
+    inside = torch.arange(_BLOCK, device=scores.device)
+    places = (blocks.sort(dim=1).values[:, :, None] * _BLOCK + inside).flatten(1)
+    among = scores.gather(1, places.clamp(max=size - 1))
+    among = among.masked_fill(places >= size, -torch.inf)
+    best = _keys(among).topk(count, dim=1).values
+    chosen = _LAST_PLACE - (best & _LAST_PLACE)
+    return among.gather(1, chosen), places.gather(1, chosen)
+
+
+_LAST_PLACE = 2**32 - 1
+
+
+def _keys(scores: Tensor) -> Tensor:
+    """Return (B, N) int64 that rank like the scores, and equal scores by the lowest place."""
+    bits = (scores + 0.0).contiguous().view(torch.int32).long()  # no -0.0
+    ranks = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # negative floats grow downwards
+    places = torch.arange(scores.shape[1], device=scores.device)
+    return (ranks << 32) + (_LAST_PLACE - places)
