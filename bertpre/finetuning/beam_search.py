@@ -104,8 +104,8 @@ def _greedy(
     sums = torch.zeros(len(tokens), device=tokens.device)
     for length in range(options.max_length + 1):
         scores = _restrict(scorer.step(tokens), texts, options, end_id)
-        tokens = scores.argmax(dim=1)
-        sums = sums + scores.gather(1, tokens[:, None])[:, 0]
+        best, places = top(scores, 1)  # several times as fast as argmax
+        tokens, sums = places[:, 0], sums + best[:, 0]
         ends = is_open & (tokens == end_id)
         for row in ends.nonzero()[:, 0].tolist():
             text = tuple(texts[row].tolist())

@@ -44,7 +44,8 @@ def write_targets(
     found: list[list[Hypothesis]] = [[] for _ in rows]
     lengths = np.max([_sources(run).lengths[rows] for run in runs], axis=0)
     most_rows = max(1, _MOST_HYPOTHESES // options.num_beams)
-    with torch.inference_mode():
+    # Not inference_mode, in which autocast would convert the weights anew at each step.
+    with torch.no_grad():
         for group in batches_by_length(lengths, most_tokens=MOST_TOKENS):
             for places in np.array_split(group, -(-len(group) // most_rows)):
                 with autocast(*placement):
