@@ -3,8 +3,9 @@
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -12,6 +13,12 @@ import numpy as np
 
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning.generated_files import (
+    prediction_columns,
+    prediction_lines,
+    write_mistakes,
+    write_outputs,
+)
 from bertpre.finetuning.labels import count_rows
 from bertpre.finetuning.outputs import (
     Baseline,
@@ -23,16 +30,17 @@ from bertpre.finetuning.outputs import (
     as_rows,
 )
 from bertpre.finetuning.tables import LabelledTable, Rows
+from bertpre.finetuning.target_checks import check_target_length, examine_targets
 from bertpre.finetuning.task import Task
-from bertpre.finetuning.text_baselines import commonest_target, nearest_targets
-from bertpre.finetuning.text_predictions import TextPredictions, write_beside_labels
+from bertpre.finetuning.text_baselines import copy_sources, write_commonest, write_nearest
+from bertpre.finetuning.text_predictions import TextPredictions
 from bertpre.finetuning.text_scores import (
     TokenRule,
     check_sacrebleu,
     choose_tokens,
     score_texts,
 )
-from bertpre.tokenizer.spacing import Spacing, round_trip_share, to_text
+from bertpre.tokenizer.spacing import Spacing, to_text
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST_UNKNOWN = 0.05  # of the tokens of the targets
 _SEARCH = ("num_beams", "length_penalty", "min_target_length", "no_repeat_ngram", "num_best")
 _COLUMNS = {
     "bleu": "BLEU",
@@ -199,42 +206,15 @@ class Generation(Task):
             ConfigError: ``max_target_length`` exceeds the positions.
             CorpusError: the targets cannot be written with this vocabulary.
         """
-        from bertpre.finetuning.encoded_pairs import encode_targets
-
-        tokenizer, asked = encoder.tokenizer, self.options.max_target_length
-        kmer = tokenizer.kmer
-        if kmer is not None and kmer.stride != kmer.length:
-            raise CorpusError(
-                f"{train.name}: the targets cannot be written as overlapping {kmer.length}-mers",
-                f"use a tokenizer of the mode kmer:{kmer.length}:{kmer.length}",
-            )
-        room = _room(shape, asked)
-        ids = encode_targets(tokenizer, train.labels)
-        lengths = np.array([len(row) for row in ids])
-        num_unknown = sum(int((row == tokenizer.unk_id).sum()) for row in ids)
-        share = num_unknown / max(1, int(lengths.sum()))
-        if share > _MOST_UNKNOWN:
-            raise CorpusError(
-                f"{train.name}: {share:.1%} of the tokens of the targets are [UNK], which cannot "
-                f"be written; expected at most {_MOST_UNKNOWN:.0%}",
-                "build the vocabulary from sources and targets, with --pair-column",
-            )
-        limit = room if asked is None else asked
-        spacing = Spacing.learn(tokenizer, train.labels)
-        unchanged = round_trip_share(tokenizer, spacing, train.labels)
-        num_cut = int((lengths > limit).sum())
+        found = examine_targets(
+            encoder.tokenizer, shape, train, asked=self.options.max_target_length
+        )
         return dataclasses.replace(
             self,
-            max_target_length=min(limit, 2 * int(lengths.max())),
-            max_learnt_length=limit,
-            spacing=spacing,
-            found={
-                "target tokens": f"{lengths.mean():.1f} on average, {lengths.max():,} at most",
-                "targets cut": f"{num_cut:,} ({num_cut / len(ids):.1%})",
-                "target tokens that are [UNK]": f"{num_unknown:,} ({share:.1%})",
-                "targets that can be written exactly": f"{unchanged:.1%}",
-                "scores split texts by": f"sacrebleu's {self.tokens!r}",
-            },
+            max_target_length=found.max_target_length,
+            max_learnt_length=found.max_learnt_length,
+            spacing=found.spacing,
+            found={**found.shown, "scores split texts by": f"sacrebleu's {self.tokens!r}"},
         )
 
     def facts(self) -> dict[str, str]:
@@ -345,7 +325,7 @@ class Generation(Task):
         first = runs[0].texts
         assert isinstance(first, EncodedSources)
         for run in runs:
-            _room(run.model.bert.config, self.options.max_target_length)
+            check_target_length(run.model.bert.config, self.options.max_target_length)
         for run in runs[1:]:
             assert isinstance(run.texts, EncodedSources)
             if run.texts.tokenizer.fingerprint != first.tokenizer.fingerprint:
@@ -416,64 +396,28 @@ class Generation(Task):
         ]
 
     def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
-        def nearest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
-            return [
-                _certain(nearest_targets(_sources(train), train.labels, _sources(table)))
-                for table in scored
-            ]
-
-        def commonest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
-            answer = commonest_target(train.labels)
-            return [_certain([answer] * len(table)) for table in scored]
-
-        def copy(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
-            return [_certain(table.texts) for table in scored]
-
-        simple: dict[str, Baseline] = {"commonest": commonest, "copy": copy}
-        return simple if config.baseline is False else {"nearest": nearest, **simple}
+        found: dict[str, Baseline] = {"commonest": write_commonest, "copy": copy_sources}
+        return found if config.baseline is False else {"nearest": write_nearest, **found}
 
     # Predictions and display
-
-    def _prediction_columns(self) -> list[str]:
-        numbers = range(2, self.options.num_best + 1)
-        others = [
-            column for number in numbers for column in (f"prediction_{number}", f"score_{number}")
-        ]
-        return ["prediction", "score", *others]
-
-    def _prediction_lines(self, outputs: Outputs) -> Iterator[str]:
-        width = len(self._prediction_columns())
-        for output in outputs:
-            found = [(output.text, output.score), *output.others]
-            cells = [cell for text, score in found for cell in (text, f"{score:.6f}")]
-            yield "\t".join(cells + [""] * (width - len(cells)))
 
     def open(
         self, path: Path, config: Finetune, *, layout: Mapping[str, Any], way_out: str
     ) -> PredictionFile:
-        columns = self._prediction_columns()
-        return TextPredictions(path, config, columns, self._prediction_lines, way_out=way_out)
+        lines = partial(prediction_lines, num_best=self.options.num_best)
+        columns = prediction_columns(self.options.num_best)
+        return TextPredictions(path, config, columns, lines, way_out=way_out)
 
     def write_predictions(
         self, folder: Path, part: str, table: LabelledTable, outputs: Outputs
     ) -> None:
-        lines = self._prediction_lines(outputs)
-        labels = tuple(" ".join(label.split()) for label in table.labels)
-        table = dataclasses.replace(table, labels=labels)
-        write_beside_labels(folder, part, table, self._prediction_columns(), lines)
+        write_outputs(folder, part, table, outputs, num_best=self.options.num_best)
 
     def draw_mistakes(
         self, folder: Path, table: LabelledTable, outputs: Outputs, scores: Scores
     ) -> None:
         """List the dev rows whose text is not the true one."""
-        rows = zip(table.lines, _sources(table), table.labels, outputs, strict=True)
-        with (folder / "dev_mistakes.tsv").open("w", encoding="utf-8", newline="\n") as file:
-            file.write("line\tsource\ttarget\tprediction\n")
-            for line, source, target, output in rows:
-                shown = (" ".join(text.split()) for text in (source, target, output.text))
-                cells = [str(line), *shown]
-                if cells[2] != cells[3]:
-                    file.write("\t".join(cells) + "\n")
+        write_mistakes(folder / "dev_mistakes.tsv", table, outputs)
 
     def describe(self) -> str:
         return f"texts to write, with the decoder {self.options.decoder!r}"
@@ -486,32 +430,6 @@ class Generation(Task):
 
     def card_text(self, texts: str) -> str:
         return f"Writing texts for {texts}."
-
-
-def _sources(table: LabelledTable) -> list[str]:
-    """Return the texts to read, with both parts of a pair."""
-    if table.pairs is None:
-        return list(table.texts)
-    return [f"{first} {second}" for first, second in zip(table.texts, table.pairs, strict=True)]
-
-
-def _room(shape: "Model", asked: int | None) -> int:
-    """Return the most tokens of a target.
-
-    Raises:
-        ConfigError: more are asked for.
-    """
-    room = shape.max_position_embeddings - 1  # [CLS] has one
-    if asked is not None and asked > room:
-        raise ConfigError(
-            f"max_target_length: {asked:,}, but with [CLS] a decoder has room for {room:,} tokens",
-            f"pass --max-target-length {room} or less",
-        )
-    return room
-
-
-def _certain(texts: Iterable[str]) -> Outputs:
-    return as_rows([GeneratedText(text) for text in texts])
 
 
 def _check_search(config: Finetune) -> None:

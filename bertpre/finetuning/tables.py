@@ -73,6 +73,12 @@ class LabelledTable:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def sources(self) -> list[str]:
+        """Return the text of each row; of a pair, both parts."""
+        if self.pairs is None:
+            return list(self.texts)
+        return [f"{first} {second}" for first, second in zip(self.texts, self.pairs, strict=True)]
+
     def take(self, rows: Rows) -> "LabelledTable":
         """Return some of the rows, in the order given."""
 

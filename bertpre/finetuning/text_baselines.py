@@ -9,9 +9,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertpre.finetuning.baselines import has_no_spaces
+from bertpre.finetuning.outputs import GeneratedText, Outputs, as_rows
+from bertpre.finetuning.tables import LabelledTable
 
 _MOST_ROWS = 20_000
 _QUERIES_AT_ONCE = 500
+
+
+def write_nearest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+    """Answer with the target of the most similar training source."""
+    known = train.sources()
+    return [_outputs(nearest_targets(known, train.labels, table.sources())) for table in scored]
+
+
+def write_commonest(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+    """Always answer with the most common training target."""
+    answer = commonest_target(train.labels)
+    return [_outputs([answer] * len(table)) for table in scored]
+
+
+def copy_sources(train: LabelledTable, scored: Sequence[LabelledTable]) -> list[Outputs]:
+    """Answer with the source; of a pair, with its first text."""
+    return [_outputs(table.texts) for table in scored]
+
+
+def _outputs(texts: Sequence[str]) -> Outputs:
+    return as_rows([GeneratedText(text) for text in texts])
 
 
 def nearest_targets(

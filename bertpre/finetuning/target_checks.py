@@ -1,0 +1,91 @@
+"""What a tokenizer makes of targets: lengths, unknown tokens, and what can be written back."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bertpre.errors import ConfigError, CorpusError
+from bertpre.finetuning.tables import LabelledTable
+from bertpre.tokenizer.spacing import Spacing, round_trip_share
+
+if TYPE_CHECKING:
+    from bertpre.config.schema import Model
+    from bertpre.tokenizer.tokenizer import Tokenizer
+
+_MOST_UNKNOWN = 0.05  # of the tokens of the targets
+
+
+class TargetFacts(NamedTuple):
+    """What the training targets show.
+
+    Attributes:
+        max_target_length: most tokens of a text to write.
+        max_learnt_length: most tokens of a training target; longer ones are cut.
+        spacing: where spaces are between words.
+        shown: the facts, for display.
+    """
+
+    max_target_length: int
+    max_learnt_length: int
+    spacing: Spacing
+    shown: dict[str, str]
+
+
+def examine_targets(
+    tokenizer: "Tokenizer", shape: "Model", train: LabelledTable, *, asked: int | None
+) -> TargetFacts:
+    """Look at the training targets.
+
+    Args:
+        tokenizer: that of the checkpoint.
+        shape: of the model.
+        train: the training table.
+        asked: the option ``max_target_length``.
+
+    Raises:
+        ConfigError: more tokens are asked for than there are positions.
+        CorpusError: the targets cannot be written with this vocabulary.
+    """
+    kmer = tokenizer.kmer
+    if kmer is not None and kmer.stride != kmer.length:
+        raise CorpusError(
+            f"{train.name}: the targets cannot be written as overlapping {kmer.length}-mers",
+            f"use a tokenizer of the mode kmer:{kmer.length}:{kmer.length}",
+        )
+    room = check_target_length(shape, asked)
+    encoded = tokenizer.encode_all(train.labels)
+    lengths = encoded.lengths
+    num_unknown = int((encoded.ids == tokenizer.unk_id).sum())
+    share = num_unknown / max(1, len(encoded.ids))
+    if share > _MOST_UNKNOWN:
+        raise CorpusError(
+            f"{train.name}: {share:.1%} of the tokens of the targets are [UNK], which cannot be "
+            f"written; expected at most {_MOST_UNKNOWN:.0%}",
+            "build the vocabulary from sources and targets, with --pair-column",
+        )
+    limit = room if asked is None else asked
+    spacing = Spacing.learn(tokenizer, train.labels)
+    unchanged = round_trip_share(tokenizer, spacing, train.labels)
+    num_cut = int((lengths > limit).sum())
+    shown = {
+        "target tokens": f"{np.mean(lengths):.1f} on average, {lengths.max():,} at most",
+        "targets cut": f"{num_cut:,} ({num_cut / len(lengths):.1%})",
+        "target tokens that are [UNK]": f"{num_unknown:,} ({share:.1%})",
+        "targets that can be written exactly": f"{unchanged:.1%}",
+    }
+    return TargetFacts(min(limit, 2 * int(lengths.max())), limit, spacing, shown)
+
+
+def check_target_length(shape: "Model", asked: int | None) -> int:
+    """Return the most tokens of a target.
+
+    Raises:
+        ConfigError: more are asked for.
+    """
+    room = shape.max_position_embeddings - 1  # [CLS] has one
+    if asked is not None and asked > room:
+        raise ConfigError(
+            f"max_target_length: {asked:,}, but with [CLS] a decoder has room for {room:,} tokens",
+            f"pass --max-target-length {room} or less",
+        )
+    return room
