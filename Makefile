@@ -42,6 +42,7 @@ bench: install
 	$(BIN)/python tests/bench_data.py
 	$(BIN)/python tests/bench_finetuning.py
 	$(BIN)/python tests/bench_tagging.py
+	$(BIN)/python tests/bench_generation.py
 
 # Eight minutes on a machine with an NVIDIA GPU, with a PyTorch that has CUDA: make TORCH=torch ...
 bench-gpu: install

@@ -184,7 +184,7 @@ def test_every_other_page_has_no_commands_that_are_not_run() -> None:
 
 @pytest.mark.slow
 def test_the_stages_run_from_a_notebook(workplace: Path) -> None:
-    notebook, _ = blocks("bertpre/README.md", "python")
+    notebook, *_ = blocks("bertpre/README.md", "python")
     names: dict[str, Any] = {}
 
     exec(compile(notebook, "README.md", "exec"), names)
@@ -197,7 +197,7 @@ def test_the_stages_run_from_a_notebook(workplace: Path) -> None:
 
 
 def test_one_sentence_can_be_followed_from_text_to_update(workplace: Path) -> None:
-    _, block = blocks("bertpre/README.md", "python")
+    _, block, second = blocks("bertpre/README.md", "python")
     (build_vocab,) = blocks("bertpre/README.md", "bash")
     run_block(build_vocab)
     names: dict[str, Any] = {}
@@ -226,6 +226,15 @@ def test_one_sentence_can_be_followed_from_text_to_update(workplace: Path) -> No
     mean = names["loss"].mlm_loss_sum.item() / len(batch.mlm_labels)
     assert abs(mean - guess) < 0.05 * guess
     assert names["result"].grad_norm > 0
+
+    exec(compile(second, "README.md", "exec"), names)
+
+    pairs = names["pairs"]
+    target = tokenizer.encode(names["sentences"][1]).ids.tolist()
+    assert pairs.target.input_ids.tolist() == [tokenizer.cls_id, *target]
+    assert pairs.labels.tolist() == [*target, tokenizer.sep_id]
+    assert all(part.grad is not None for part in names["transformer"].decoder.parameters())
+    assert 0 < len(names["best"].ids) <= 20
 
 
 @pytest.mark.parametrize("page", PAGES)

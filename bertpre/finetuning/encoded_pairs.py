@@ -82,11 +82,11 @@ class EncodedSources(EncodedTexts):
 def encode_sources(
     encoder: Encoder,
     texts: Iterable[str],
-    pairs: Iterable[str] | None,
+    pairs: Iterable[str] | None = None,
     *,
     targets: Iterable[str] | None = None,
     max_target_length: int = 0,
-    on_rows: Callable[[int], None],
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> EncodedSources:
     """Encode sources, and targets if given.
 
