@@ -20,7 +20,8 @@ _LAYER = re.compile(r"(encoder\.layer\.)\d+\.")
 _MOST_CLASSES = 40
 _MOST_MISTAKES = 10
 _SCORE_ORDER = (
-    *("accuracy", "micro_f1", "macro_f1", "matthews", "spearman", "pearson", "rmse", "loss"),
+    *("accuracy", "micro_f1", "macro_f1", "matthews", "spearman", "pearson", "rmse"),
+    *("bleu", "chrf", "rouge_l", "cider_d", "exact_match", "loss"),
     *("precision", "recall", "f1", "lenient_precision", "lenient_recall", "lenient_f1", "rows"),
 )
 _SHAPE_NAMES = (
