@@ -207,7 +207,7 @@ class Finetune(TableOptions):
     max_target_length: Int | None = option(
         None,
         "For generation: maximum tokens of a target, [SEP] not counted; default: twice the longest "
-        "training target.",
+        "training target, at most what there are positions for.",
         ge=1,
     )
     min_target_length: Int = option(0, "For generation: minimum tokens of a written text.", ge=0)
@@ -226,7 +226,9 @@ class Finetune(TableOptions):
         False, "Start from random weights of the same shape, to measure the gain from pretraining."
     )
     baseline: Bool | None = option(
-        None, "Also score a linear model on TF-IDF features; default: for up to 50,000 rows."
+        None,
+        "Also score a linear model on TF-IDF features, or, for generation, the target of the nearest "
+        "training source; default: for up to 50,000 rows, and for generation always.",
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = option(
         "auto", "Device to train and predict on."

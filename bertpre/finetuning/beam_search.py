@@ -107,9 +107,11 @@ def _greedy(
         best, places = top(scores, 1)  # several times as fast as argmax
         tokens, sums = places[:, 0], sums + best[:, 0]
         ends = is_open & (tokens == end_id)
-        for row in ends.nonzero()[:, 0].tolist():
-            text = tuple(texts[row].tolist())
-            found[int(running[row])].append(Hypothesis(text, float(sums[row])))
+        rows = ends.nonzero()[:, 0]
+        if len(rows):
+            parts = (part[rows].tolist() for part in (running, texts, sums))
+            for source, text, total in zip(*parts, strict=True):
+                found[source].append(Hypothesis(tuple(text), total))
         is_open = is_open & ~ends
         num_open = int(is_open.sum())
         if num_open == 0 or length == options.max_length:

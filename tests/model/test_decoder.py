@@ -244,3 +244,30 @@ def test_a_shared_decoder_has_only_its_cross_attention_for_itself(
     # query, key, value and output with biases; scale and shift of the norm
     cross_attention = 4 * (width * width + width) + 2 * width
     assert sum(p.numel() for p in model.parameters()) == alone + 2 * cross_attention
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_flash_attention_on_a_gpu_equals_the_padded_form(
+    form: str, make_config: Callable[..., schema.Model], randomize: Callable[[nn.Module], None]
+) -> None:
+    config = make_config(hidden_size=64, num_attention_heads=1, max_position_embeddings=32)
+    model = build(config, form, randomize)
+    labels = torch.tensor([15, 16, 3, 17, 18, 19, 20, 21, 3, 3])
+    pairs = TextPairs(source=flat(SOURCES), target=flat(TARGETS), labels=labels)
+    expected = model.loss(pairs)
+    on_gpu = TextPairs(
+        source=to_gpu(pairs.source), target=to_gpu(pairs.target), labels=labels.cuda()
+    )
+    model.cuda()
+    with torch.autocast("cuda", torch.bfloat16):
+        found = model.loss(on_gpu)
+    found.backward()
+    torch.testing.assert_close(found.cpu(), expected, rtol=2e-2, atol=0.2)
+    gradients = [part.grad for part in model.parameters() if part.grad is not None]
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
+def to_gpu(batch: FlatTokens) -> FlatTokens:
+    parts = ("input_ids", "token_type_ids", "position_ids", "cu_seqlens")
+    return dataclasses.replace(batch, **{name: getattr(batch, name).cuda() for name in parts})
