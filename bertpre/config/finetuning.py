@@ -227,7 +227,7 @@ class Finetune(TableOptions):
     )
     baseline: Bool | None = option(
         None,
-        "Also score a linear model on TF-IDF features, or, for generation, the target of the nearest "
+        "Also score a linear model on TF-IDF features, or for generation the target of the nearest "
         "training source; default: for up to 50,000 rows, and for generation always.",
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = option(
