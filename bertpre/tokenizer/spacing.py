@@ -9,30 +9,46 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from bertpre.tokenizer.tokenizer import Tokenizer
 
-_NONE_BEFORE = set(".,;:!?)]}%…’”»'-/।۔،؛؟")
-_NONE_AFTER = set("([{‘“«„'-/$#@")
-_OPENING, _CLOSING = '"<', '">'  # the same mark opens and closes, so we count
-_LETTER, _DIGIT, _WIDE = "a", "0", "字"
-_INITIAL = "A"  # a capital as a word, as in U.S.
-_IN_NUMBERS = {".", ",", ":"}  # 5.7, 1,000, 3:1
+# Kinds of characters. A mark is a kind of its own; no word has a space, so none looks like these.
+_LETTER, _DIGIT, _KANA, _HAN = " letter", " digit", " kana", " han"
+_INITIAL = " initial"  # a capital as a word, as in U.S.
+_OPENING, _CLOSING = " opening", " closing"  # the same mark opens and closes, so we count
+_THOUSANDS = " 000"  # three digits, as after the comma of 1,000
+_EDGE = ""  # beyond the ends of a text
 
-Pair = tuple[str, str]
+_NONE_BEFORE = set(".,;:!?)]}%…’”»'-/।۔،؛؟") | {_CLOSING}
+_NONE_AFTER = set("([{‘“«„'-/$#@") | {_OPENING}
+_IN_NUMBERS = set(".,:")  # 5.7, 1,000, 3:1
+_LETTERS = {_LETTER, _INITIAL}
+_SEPARATED = {*_LETTERS, _DIGIT, _THOUSANDS, _KANA}  # two of them are one word without a space
+_WRITTEN = {*_SEPARATED, _HAN}  # not marks
+
+# Number of gaps that a key of this length must be seen in. Long keys would otherwise be many.
+_FEWEST = {2: 1, 5: 3}
+
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Spacing:
     """Rules for the spaces between words.
 
+    A gap between words has three keys: the words beside it and what is around them; the kinds of
+    the characters beside it and what is around them; these kinds alone. Around them are whether a
+    space is before the left word, and the kinds of the next characters on both sides. The first key
+    that is an exception decides; without one, the common rules do.
+
     Args:
-        exceptions: pairs of kinds, of the last character of a word and of the first of the next,
-            where the common rules are wrong; true: with a space.
+        exceptions: keys for which the keys after them, or the common rules, are wrong; true: with a
+            space.
     """
 
-    exceptions: Mapping[Pair, bool] = field(default_factory=dict)
+    exceptions: Mapping[Key, bool] = field(default_factory=dict)
 
     @classmethod
     def default(cls) -> "Spacing":
@@ -40,45 +56,45 @@ class Spacing:
         return cls()
 
     @classmethod
-    def learn(cls, tokenizer: Tokenizer, texts: Iterable[str]) -> "Spacing":
-        """Collect the pairs where most of the texts have it otherwise than the common rules."""
-        spaced, glued = Counter[Pair](), Counter[Pair]()
-        for text in texts if not tokenizer.is_whole else ():
-            words = tokenizer.words(tokenizer.encode(text).ids.tolist())
-            characters, is_spaced = _without_spaces(tokenizer, text)
-            if "".join(words) != characters:  # it has unknown words
+    def learn(cls, tokenizer: Tokenizer, texts: Sequence[str]) -> "Spacing":
+        """Collect the keys where most of the texts have it otherwise than the rules after them."""
+        counts = {True: Counter[Key](), False: Counter[Key]()}
+        found = () if tokenizer.is_whole else zip(texts, _words_of(tokenizer, texts), strict=True)
+        for text, words in found:
+            starts = _find_starts(tokenizer, text, "".join(words))
+            if starts is None:  # it has unknown words
                 continue
-            place = 0
-            for word, pair in zip(words, _pairs(words), strict=False):  # one pair less
+            place, is_spaced = 0, True
+            for word, gap in zip(words, _gaps(words), strict=False):  # one gap less
                 place += len(word)
-                (spaced if is_spaced[place] else glued)[pair] += 1
-        pairs = sorted(spaced.keys() | glued.keys())
-        found = {pair: spaced[pair] > glued[pair] for pair in pairs}
-        return cls({pair: value for pair, value in found.items() if value != _has_space(pair)})
+                keys = gap.keys(is_spaced)
+                is_spaced = place in starts
+                counts[is_spaced].update(keys)
+        return cls(_find_exceptions(counts[True], counts[False]))
 
     def join(self, words: Sequence[str]) -> str:
         """Join words to a text."""
         parts = list(words[:1])
-        for word, pair in zip(words[1:], _pairs(words), strict=True):
-            if self.exceptions.get(pair, _has_space(pair)):
-                parts.append(" ")
-            parts.append(word)
+        is_spaced = True
+        for word, gap in zip(words[1:], _gaps(words), strict=True):
+            is_spaced = _decide(self.exceptions, gap.keys(is_spaced))
+            parts.append(f" {word}" if is_spaced else word)
         return "".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the exceptions as lists of pairs, for a manifest."""
+        """Return the exceptions as lists of keys, for a manifest."""
         by_value = {
-            name: [list(pair) for pair, value in self.exceptions.items() if value is wanted]
+            name: [list(key) for key, value in self.exceptions.items() if value is wanted]
             for name, wanted in (("spaced", True), ("glued", False))
         }
-        return {name: pairs for name, pairs in by_value.items() if pairs}
+        return {name: keys for name, keys in by_value.items() if keys}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Spacing":
         """Read what `to_json` wrote."""
-        exceptions: dict[Pair, bool] = {}
+        exceptions: dict[Key, bool] = {}
         for name, value in (("spaced", True), ("glued", False)):
-            exceptions |= {(left, right): value for left, right in stored.get(name, ())}
+            exceptions |= {tuple(key): value for key in stored.get(name, ())}
         return cls(dict(sorted(exceptions.items())))
 
 
@@ -88,78 +104,175 @@ def to_text(tokenizer: Tokenizer, spacing: Spacing, ids: Iterable[int]) -> str:
     Tokens of a whole-token vocabulary are separated by spaces, k-mers that do not overlap by
     nothing.
     """
-    words = tokenizer.words(ids)
+    return _to_text(tokenizer, spacing, tokenizer.words(ids))
+
+
+def round_trip_share(tokenizer: Tokenizer, spacing: Spacing, texts: Sequence[str]) -> float:
+    """Return the share of texts that come back from their ids, but for runs of white space."""
+    same = sum(
+        _to_text(tokenizer, spacing, words) == " ".join(text.split())
+        for text, words in zip(texts, _words_of(tokenizer, texts), strict=True)
+    )
+    return same / max(1, len(texts))
+
+
+def _to_text(tokenizer: Tokenizer, spacing: Spacing, words: Sequence[str]) -> str:
     if tokenizer.kmer is not None:
         return "".join(words)
     return " ".join(words) if tokenizer.is_whole else spacing.join(words)
 
 
-def round_trip_share(tokenizer: Tokenizer, spacing: Spacing, texts: Sequence[str]) -> float:
-    """Return the share of texts that come back from their ids, but for runs of white space."""
-    same = 0
-    for text in texts:
-        back = to_text(tokenizer, spacing, tokenizer.encode(text).ids.tolist())
-        same += back == " ".join(text.split())
-    return same / max(1, len(texts))
+def _words_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the words of each text after encoding it."""
+    encoded = tokenizer.encode_all(texts)
+    ids, end = encoded.ids.tolist(), 0
+    for length in encoded.lengths.tolist():
+        yield tokenizer.words(ids[end : end + length])
+        end += length
 
 
-def _without_spaces(tokenizer: Tokenizer, text: str) -> tuple[str, list[bool]]:
-    """Return a text normalized as the tokenizer does, and where its characters follow a space."""
-    characters: list[str] = []
-    is_spaced: list[bool] = []
-    after_space = False
-    for word in text.split():
-        for character in tokenizer.normalize(word):
-            if not character.isspace():
-                characters.append(character)
-                is_spaced.append(after_space)
-                after_space = False
-        after_space = True
-    return "".join(characters), is_spaced
+def _find_starts(tokenizer: Tokenizer, text: str, joined: str) -> set[int] | None:
+    """Find the characters of joined words that follow a space in the text.
+
+    Returns:
+        Their places, or None if the words are not those of the text.
+    """
+    parts = text.split()
+    if "".join(parts) != joined:
+        parts = ["".join(tokenizer.normalize(part).split()) for part in parts]
+        if "".join(parts) != joined:
+            return None
+    starts, place = set(), 0
+    for part in parts:
+        starts.add(place)
+        place += len(part)
+    return starts
 
 
-def _pairs(words: Sequence[str]) -> Iterator[Pair]:
-    """Yield the kinds of the characters on both sides of each gap between words."""
+class _Gap(NamedTuple):
+    """What is on both sides of a gap between words.
+
+    Attributes:
+        left, right: kinds of the characters beside the gap.
+        left_word, right_word: the words themselves if a mark is on the other side.
+        before: kind of the last character of the word before the left one.
+        after: kind of the first character of the word after the right one.
+    """
+
+    left: str
+    right: str
+    left_word: str
+    right_word: str
+    before: str
+    after: str
+
+    def keys(self, is_spaced: bool) -> tuple[Key, Key, Key]:
+        """Return what may decide, the most special first.
+
+        Args:
+            is_spaced: whether a space, or nothing, is before the left word.
+        """
+        around = (" " if is_spaced else "", self.before, self.after)
+        pair = (self.left, self.right)
+        return (self.left_word, self.right_word, *around), (*pair, *around), pair
+
+
+def _gaps(words: Sequence[str]) -> Iterator[_Gap]:
+    """Yield the gaps between words, one less than these."""
+    kinds = _kinds(words)
+    before = _EDGE
+    for i, ((_, left), (right, _)) in enumerate(pairwise(kinds)):
+        after = kinds[i + 2][0] if i + 2 < len(kinds) else _EDGE
+        left_word = words[i] if left in _LETTERS and right not in _WRITTEN else left
+        right_word = words[i + 1] if right in _LETTERS and left not in _WRITTEN else right
+        yield _Gap(left, right, left_word, right_word, before, after)
+        before = left
+
+
+def _kinds(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the kinds of the first and the last character of each word."""
+    kinds: list[tuple[str, str]] = []
     is_open = False
-    left = ""
-    for number, word in enumerate(words):
-        first = last = ""
+    previous = _EDGE
+    for word in words:
         if word == '"':
             first = last = _CLOSING if is_open else _OPENING
             is_open = not is_open
         else:
-            first, last = _kind(word[:1]), _kind(word[-1:])
-            if len(word) == 1 and word.isupper():
-                first = last = _INITIAL
-            if (left == _DIGIT and last in _IN_NUMBERS) or (left == _INITIAL and last == "."):
-                last = left + last
-        if number:
-            yield left, first
-        left = last
+            first, last = _ends(word)
+            if (previous == _DIGIT and last in _IN_NUMBERS) or (
+                previous == _INITIAL and last == "."
+            ):
+                last = previous + last
+        kinds.append((first, last))
+        previous = last
+    return kinds
 
 
-@functools.lru_cache(maxsize=10_000)
+@functools.lru_cache(maxsize=50_000)
+def _ends(word: str) -> tuple[str, str]:
+    """Return the kinds of the first and the last character of a word, or of a kind itself."""
+    if word.startswith(" "):
+        return word, word
+    if len(word) == 1 and word.isupper():
+        return _INITIAL, _INITIAL
+    is_thousands = len(word) == 3 and word.isdecimal()
+    return _THOUSANDS if is_thousands else _kind(word[:1]), _kind(word[-1:])
+
+
 def _kind(character: str) -> str:
     """Return the class of a letter or digit, or a mark itself."""
-    if unicodedata.name(character, "").startswith(("CJK ", "HIRAGANA", "KATAKANA")):
-        return _WIDE
+    name = unicodedata.name(character, "")
+    if name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH")):
+        return _HAN
+    if name.startswith(("HIRAGANA", "KATAKANA")) and character.isalpha():
+        return _KANA
     category = unicodedata.category(character)
     if category.startswith("N"):
         return _DIGIT
     return character if category[0] in "PS" else _LETTER
 
 
-def _has_space(pair: Pair) -> bool:
+def _find_exceptions(spaced: Counter[Key], glued: Counter[Key]) -> dict[Key, bool]:
+    """Keep the keys of enough gaps where most are otherwise than the keys after them say."""
+    chains = [_chain(key) for key in spaced.keys() | glued.keys()]
+    exceptions: dict[Key, bool] = {}
+    for key, *others in sorted(chains, key=lambda chain: (len(chain), chain)):
+        most = spaced[key] > glued[key]
+        is_clear = spaced[key] != glued[key] and spaced[key] + glued[key] >= _FEWEST[len(key)]
+        if is_clear and most != _decide(exceptions, others or [key]):
+            exceptions[key] = most
+    return dict(sorted(exceptions.items()))
+
+
+def _chain(key: Key) -> list[Key]:
+    """Return a key and those after it, as `_Gap.keys` has them."""
+    left, right, *around = key
+    pair = (_ends(left)[1], _ends(right)[0])
+    keys = [key, (*pair, *around), pair]
+    return [key for i, key in enumerate(keys) if key not in keys[:i]]
+
+
+def _decide(exceptions: Mapping[Key, bool], keys: Sequence[Key]) -> bool:
+    """Decide whether a space is in a gap, by the first key that is known."""
+    for key in keys:
+        found = exceptions.get(key)
+        if found is not None:
+            return found
+    return _has_space(keys[-1])
+
+
+def _has_space(pair: Key) -> bool:
     """Return whether the common rules put a space between two kinds."""
     left, right = pair
-    if any(kind == _WIDE or _is_wide_mark(kind) for kind in pair):
-        return False
-    if right == _CLOSING or left == _OPENING:
+    if left in _SEPARATED and right in _SEPARATED:
+        return True
+    if any(kind in (_HAN, _KANA) or _is_wide_mark(kind) for kind in pair):
         return False
     if left == f"{_INITIAL}.":
         return right != _INITIAL and right not in _NONE_BEFORE
-    if right == _DIGIT and left.removeprefix(_DIGIT) in _IN_NUMBERS:
-        return left in _IN_NUMBERS  # none after another digit
+    if right in (_DIGIT, _THOUSANDS) and left.startswith(_DIGIT) and left != _DIGIT:
+        return left == f"{_DIGIT}," and right != _THOUSANDS
     return right not in _NONE_BEFORE and left not in _NONE_AFTER
 
 
