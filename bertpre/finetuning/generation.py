@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from bertpre.config.schema import Finetune
-from bertpre.errors import ConfigError, CorpusError
+from bertpre.errors import ConfigError, CorpusError, shorten
 from bertpre.finetuning.generated_files import (
     prediction_columns,
     prediction_lines,
@@ -147,8 +147,8 @@ class Generation(Task):
         check_sacrebleu()
         if len(set(table.labels)) < 2:
             raise CorpusError(
-                f"{table.name}: {count_rows(table.labels)} the same target; expected different "
-                "ones",
+                f"{table.name}: {count_rows(table.labels)} the target {shorten(table.labels[0])}; "
+                "expected different ones",
                 "choose the right column with --label-column",
             )
         return cls(names=(), tokens=choose_tokens(table.labels), options=config)
@@ -285,12 +285,13 @@ class Generation(Task):
         return {
             "decoder_start_token_id": tokenizer.cls_id,
             "eos_token_id": tokenizer.sep_id,
+            "forced_eos_token_id": tokenizer.sep_id,
             "pad_token_id": tokenizer.pad_id,
             "num_beams": options.num_beams,
             "length_penalty": options.length_penalty,
             "early_stopping": False,
             "max_length": longest + 2,  # [CLS] and [SEP] are counted
-            "min_length": options.min_target_length + 2 if options.min_target_length else 0,
+            "min_length": options.min_target_length + 1 if options.min_target_length else 0,
             "no_repeat_ngram_size": options.no_repeat_ngram,
         }
 

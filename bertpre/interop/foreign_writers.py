@@ -25,9 +25,12 @@ def writer_facts(found: ForeignFolder) -> dict[str, Any]:
         for name, (own, kind) in _OPTIONS.items()
         if isinstance(stated.get(name), int | float)
     }
+    shortest = stated.get("min_length")
     config = dataclasses.replace(
         cast(Any, Finetune()),
         task="generation",
+        # [CLS] is counted there.
+        min_target_length=max(0, shortest - 1) if isinstance(shortest, int) else 0,
         num_decoder_layers=found.shape.raw["decoder"]["num_hidden_layers"],
         **options,
     )

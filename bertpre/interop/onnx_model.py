@@ -5,6 +5,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bertpre.errors import InteropError
+from bertpre.model.attention import attention
 from bertpre.model.flat import FlatTokens, Layout, flatten
 from bertpre.model.folder import load_model
 from bertpre.model.heads import (
@@ -143,7 +145,8 @@ class PaddedModel(nn.Module):
             cu_seqlens=starts,
             max_length=length,
         )
-        hidden = self.bert.encoder(self.bert.embeddings(batch), layout)
+        attend = partial(attention, queries=layout, keys=layout)
+        hidden = self.bert.encoder(self.bert.embeddings(batch), attend)
         pooled = None if self.bert.pooler is None else self.bert.pooler(hidden, starts)
         last_hidden_state = hidden.unflatten(0, (batch_size, length))  # (N, D) -> (B, T, D)
         if isinstance(self.model, BertForSequenceClassification):

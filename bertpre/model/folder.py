@@ -33,6 +33,7 @@ CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 OLD_CONFIG = "bert_config.json"  # Google's name, which older folders still use
 
+_TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 # The options that config.json shares with the model section, under the same names.
 _SHARED = tuple(
     field.name
@@ -143,7 +144,7 @@ def save_model(
         CheckpointError: the weights cannot be written.
     """
     generation = generation_config or {}
-    tokens = {name: value for name, value in generation.items() if name.endswith("_token_id")}
+    tokens = {name: value for name, value in generation.items() if name in _TOKENS}
     write_json(folder / CONFIG, {**_config_of(model), **tokens, **(extra_config or {})})
     if generation:
         write_json(folder / GENERATION_CONFIG, generation)

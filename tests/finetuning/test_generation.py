@@ -171,7 +171,7 @@ def test_the_transformer_of_the_tutorials_learns_to_reverse_digits(
     reverser: FinetuneResult,
 ) -> None:
     assert reverser.dev["exact_match"] >= 0.99
-    assert reverser.dev["bleu"] > 99
+    assert reverser.dev["bleu"] > 95
     assert list(reverser.baselines) == ["nearest", "commonest", "copy"]
     palindromes = sum(source == target for source, target in reversals(100, 1))
     assert reverser.baselines["copy"]["dev"]["exact_match"] == palindromes / 100
@@ -428,7 +428,7 @@ def test_options_of_generation_are_refused_elsewhere(
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("1", "2"), ("3", "2")], "all 2 rows have the same target"),
+        ([("1", "2"), ("3", "2")], "all 2 rows have the target '2'; expected different ones"),
         ([("1", "2"), ("3", " ")], "the target is empty on line 3"),
         ([(" ", "2"), ("3", "4")], "the source is empty on line 2"),
         ([("1", "x y"), ("3", "4")] * 9, "% of the tokens of the targets are .UNK., which cannot"),
