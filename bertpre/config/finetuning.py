@@ -203,6 +203,8 @@ class Finetune(TableOptions):
         1.0,
         "For generation: a hypothesis is ranked by its log probability, divided by its length to "
         "this power; larger values favour longer texts.",
+        ge=-10,
+        le=10,
     )
     max_target_length: Int | None = option(
         None,

@@ -64,6 +64,9 @@ finetune.dev_fraction finetune.folds finetune.seeds
 finetune.max_seq_length finetune.long_texts finetune.window_overlap
 finetune.learning_rate finetune.layer_decay finetune.num_epochs
 finetune.batch_size finetune.micro_batch_size finetune.crf finetune.constrained
+finetune.decoder finetune.num_decoder_layers finetune.num_beams finetune.length_penalty
+finetune.max_target_length finetune.min_target_length finetune.no_repeat_ngram finetune.num_best
+finetune.cider_sigma
 finetune.warmup_ratio finetune.weight_decay finetune.max_grad_norm
 finetune.hidden_dropout_prob finetune.mask_probability
 finetune.label_smoothing finetune.class_weights finetune.focal_gamma
