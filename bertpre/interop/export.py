@@ -148,10 +148,15 @@ def _check_expressible(folder: Path, raw: Mapping[str, Any]) -> None:
 
 
 def _ways_out(raw: Mapping[str, Any]) -> str:
-    architecture = raw["architectures"][0]
-    if architecture == "BertpreForGeneration" and raw.get("norm", "post") == "post":
-        return "; a model fine-tuned with --decoder copied can be exported"
-    if architecture in ("BertpreForGeneration", "BertpreEncoderDecoder"):
-        return ""
-    other = "without --crf" if raw.get("crf") else "with --pooling cls"
-    return f", or export it with --to onnx; a model fine-tuned {other} can be exported"
+    writes = raw["architectures"][0] in ("BertpreForGeneration", "BertpreEncoderDecoder")
+    onnx = "" if writes else ", or export it with --to onnx"
+    if raw.get("norm") == "pre" or raw.get("position_embeddings") == "sinusoidal":
+        return (
+            f"{onnx}; a model pretrained with model.norm=post and "
+            "model.position_embeddings=learned can be exported"
+        )
+    if writes:
+        other = "with --decoder copied"
+    else:
+        other = "without --crf" if raw.get("crf") else "with --pooling cls"
+    return f"{onnx}; a model fine-tuned {other} can be exported"

@@ -145,7 +145,8 @@ def test_what_the_library_has_no_words_for_is_refused(chain, tutorial_checkpoint
     assert str(caught.value) == (
         f"{tutorial_checkpoint}/final: BERT in the transformers library has no pre-norm layers, "
         "sinusoidal positions, so its outputs would differ — use it with bertpre, or export "
-        "it with --to onnx; a model fine-tuned with --pooling cls can be exported"
+        "it with --to onnx; a model pretrained with model.norm=post and "
+        "model.position_embeddings=learned can be exported"
     )
     assert not (tmp_path / "out").exists()
 
