@@ -74,6 +74,7 @@ def make_batch(lengths: np.ndarray, generator: np.random.Generator) -> Batch:
             max_length=int(lengths.max()),
         ),
         predicted=torch.from_numpy(predicted),
+        max_predicted=int(np.diff(np.searchsorted(predicted, np.cumsum([0, *lengths]))).max()),
         mlm_labels=torch.from_numpy(labels),
         nsp_labels=torch.from_numpy(generator.integers(0, 2, len(lengths))),
     )

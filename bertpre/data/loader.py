@@ -47,6 +47,7 @@ def collate(examples: MaskedExamples) -> Batch:
             max_length=int(examples.lengths.max()),
         ),
         predicted=torch.from_numpy(examples.predicted),
+        max_predicted=int(np.diff(np.searchsorted(examples.predicted, starts)).max()),
         mlm_labels=torch.from_numpy(examples.mlm_labels),
         nsp_labels=None if examples.nsp_labels is None else torch.from_numpy(examples.nsp_labels),
     )

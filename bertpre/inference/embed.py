@@ -114,6 +114,7 @@ def _compute(
 
     from bertpre.finetuning.batches import batches_by_length
     from bertpre.finetuning.running import MOST_TOKENS
+    from bertpre.model.flat import Wanted
     from bertpre.model.heads import mean_pool
     from bertpre.training.device import autocast
 
@@ -121,10 +122,10 @@ def _compute(
     for group in batches_by_length(texts.lengths, most_tokens=MOST_TOKENS):
         batch = texts.batch(group, placement.device)
         with torch.inference_mode(), autocast(*placement):
-            hidden = encoder(batch).hidden_states.float()
             if config.pooling == "cls":
-                vectors = hidden.index_select(0, batch.cu_seqlens[:-1])  # (N, D) -> (B, D)
+                vectors = encoder(batch, Wanted.first(batch)).hidden_states.float()  # (B, D)
             else:
+                hidden = encoder(batch).hidden_states.float()
                 vectors = mean_pool(hidden, batch.cu_seqlens, batch.max_length)
             if config.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=1)

@@ -19,7 +19,15 @@ from torch.utils.checkpoint import checkpoint
 from bertpre.config import schema
 from bertpre.errors import ConfigError
 from bertpre.model.attention import Attend, attention
-from bertpre.model.flat import FlatTokens, add_filler, flatten, layout_of
+from bertpre.model.flat import (
+    FlatTokens,
+    Layout,
+    Wanted,
+    add_filler,
+    flatten,
+    layout_of,
+    make_layout,
+)
 from bertpre.model.kernels import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -108,10 +116,18 @@ class MultiHeadAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
-        """Return (N, D) for hidden states (N, D)."""
-        qkv = self.qkv(hidden).unflatten(1, (3, self.num_heads, -1))  # (N, 3D) -> (N, 3, H, K)
-        query, key, value = qkv.unbind(dim=1)  # (N, H, K)
+    def forward(self, hidden: Tensor, attend: Attend, places: Tensor | None = None) -> Tensor:
+        """Return (N, D) for hidden states (N, D), or (R, D) for the tokens at places (R,)."""
+        if places is None:
+            qkv = self.qkv(hidden).unflatten(1, (3, self.num_heads, -1))  # (N, 3D) -> (N, 3, H, K)
+            query, key, value = qkv.unbind(dim=1)  # (N, H, K)
+        else:
+            weight, bias, width = self.qkv.weight, self.qkv.bias, hidden.shape[1]
+            wanted = hidden.index_select(0, places)  # (N, D) -> (R, D)
+            query = F.linear(wanted, weight[:width], bias[:width])
+            query = query.view(len(places), self.num_heads, -1)  # (R, D) -> (R, H, K)
+            both = F.linear(hidden, weight[width:], bias[width:])  # (N, D) -> (N, 2D)
+            key, value = both.view(len(hidden), 2, self.num_heads, -1).unbind(dim=1)  # (N, H, K)
         context = attend(query, key, value, dropout_p=self.dropout_p if self.training else 0.0)
         output: Tensor = self.output(context.flatten(1))  # (N, H, K) -> (N, D)
         return output
@@ -154,21 +170,38 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
-        """Return (N, D) for hidden states (N, D)."""
+    def forward(self, hidden: Tensor, attend: Attend, places: Tensor | None = None) -> Tensor:
+        """Return (N, D) for hidden states (N, D).
+
+        Args:
+            hidden: (N, D).
+            attend: of the queries that there are.
+            places: (R,) int64, the tokens to return, (R, D), and the only queries; None: all.
+        """
+        residual = hidden if places is None else hidden.index_select(0, places)
         if self.is_pre_norm:
-            attended = self.attention(self.attention_norm(hidden), attend)
-            hidden = hidden + self.dropout(attended)
+            attended = self.attention(self.attention_norm(hidden), attend, places)
+            hidden = residual + self.dropout(attended)
             hidden = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
         else:
-            attended = self.attention(hidden, attend)
-            hidden = self.attention_norm(hidden + self.dropout(attended))
+            attended = self.attention(hidden, attend, places)
+            hidden = self.attention_norm(residual + self.dropout(attended))
             hidden = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
         return hidden
 
 
+class LastLayer(NamedTuple):
+    """The tokens at places (R,), which the last layer computes alone, and what they attend to."""
+
+    places: Tensor
+    attend: Attend
+
+
 class Encoder(nn.Module):
     """The stack of layers, with a layer norm at its end in the pre-norm form.
+
+    Where only some tokens of the output are read, such as those to predict, the last layer computes
+    the keys and values of all tokens, and the rest of them alone.
 
     Source: Vaswani et al. 2017, section 3.1.
     """
@@ -181,17 +214,20 @@ class Encoder(nn.Module):
         if config.norm == "pre":
             self.final_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
-        """Return (N, D) for embeddings (N, D)."""
-        for layer in self.layers:
+    def forward(self, hidden: Tensor, attend: Attend, last: LastLayer | None = None) -> Tensor:
+        """Return (N, D) for embeddings (N, D), or (R, D) for the tokens of ``last``."""
+        for number, layer in enumerate(self.layers, start=1):
+            places: Tensor | None = None
+            if last is not None and number == len(self.layers):
+                places, attend = last
             if self.is_checkpointed and self.training:
-                hidden = checkpoint(layer, hidden, attend, use_reentrant=False)
+                hidden = checkpoint(layer, hidden, attend, places, use_reentrant=False)
             else:
-                hidden = layer(hidden, attend)
+                hidden = layer(hidden, attend, places)
         return self.finish(hidden)
 
     def finish(self, hidden: Tensor) -> Tensor:
-        """Return the output (N, D) for that of the last layer."""
+        """Return the output for that of the last layer, both (N, D) or (R, D)."""
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
 
@@ -206,13 +242,13 @@ class Pooler(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
-        """Return (B, D) for hidden states (N, D)."""
+        """Return (B, D) for hidden states (N, D) whose sequences start with [CLS]."""
         first = hidden.index_select(0, cu_seqlens[:-1])  # (N, D) -> (B, D)
         return torch.tanh(self.dense(first))
 
 
 class BertOutput(NamedTuple):
-    """``hidden_states`` (N, D), and ``pooled_output`` (B, D) with a pooler."""
+    """``hidden_states`` (N, D), or (R, D); ``pooled_output`` (B, D) with a pooler."""
 
     hidden_states: Tensor
     pooled_output: Tensor | None
@@ -240,8 +276,13 @@ class BertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = Pooler(config) if with_pooler else None
 
-    def forward(self, batch: FlatTokens) -> BertOutput:
+    def forward(self, batch: FlatTokens, wanted: Wanted | None = None) -> BertOutput:
         """Encode a flat batch.
+
+        Args:
+            batch: B sequences.
+            wanted: the tokens whose hidden states are returned; None: all. The pooler reads [CLS]
+                of its own accord.
 
         Raises:
             ValueError: a sequence is longer than the model has positions.
@@ -254,9 +295,28 @@ class BertModel(nn.Module):
         layout = layout_of(batch)
         hidden = add_filler(self.embeddings(batch), layout.num_rows)
         attend = partial(attention, queries=layout, keys=layout)
-        hidden = self.encoder(hidden, attend)[: layout.num_tokens]
-        pooled = None if self.pooler is None else self.pooler(hidden, batch.cu_seqlens)
-        return BertOutput(hidden, pooled)
+        if wanted is None:
+            hidden = self.encoder(hidden, attend)[: layout.num_tokens]
+            pooled = None if self.pooler is None else self.pooler(hidden, batch.cu_seqlens)
+            return BertOutput(hidden, pooled)
+        if self.pooler is None:
+            hidden = self._encode_wanted(hidden, layout, wanted)
+            return BertOutput(hidden, None)
+        with_first, numbers = wanted.with_first(batch)
+        hidden = self._encode_wanted(hidden, layout, with_first)
+        pooled = self.pooler(hidden, with_first.cu_seqlens)
+        return BertOutput(hidden.index_select(0, numbers), pooled)
+
+    def _encode_wanted(self, embedded: Tensor, layout: Layout, wanted: Wanted) -> Tensor:
+        """Return (R, D) for embeddings (N, D), perhaps with filler."""
+        own = make_layout(
+            wanted.cu_seqlens, num_tokens=len(wanted.places), max_length=wanted.max_length
+        )
+        places = add_filler(wanted.places, own.num_rows)
+        last = LastLayer(places, partial(attention, queries=own, keys=layout))
+        attend = partial(attention, queries=layout, keys=layout)
+        hidden: Tensor = self.encoder(embedded, attend, last)
+        return hidden[: len(wanted.places)]
 
     def forward_padded(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None

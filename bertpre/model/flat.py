@@ -38,7 +38,8 @@ class Batch:
 
     Attributes:
         tokens: the sequences, with masks.
-        predicted: (P,) int64, the places of the predicted tokens in 0..N-1.
+        predicted: (P,) int64, the places of the predicted tokens in 0..N-1, ascending.
+        max_predicted: the most of one sequence.
         mlm_labels: (P,) int64, the original ids.
         nsp_labels: (B,) int64, 0 = B follows A, 1 = random (or 0 = in order, 1 = swapped); None
             without such pairs.
@@ -46,6 +47,7 @@ class Batch:
 
     tokens: FlatTokens
     predicted: Tensor
+    max_predicted: int
     mlm_labels: Tensor
     nsp_labels: Tensor | None
 
@@ -69,6 +71,7 @@ class Batch:
                 max_length=self.tokens.max_length,
             ),
             predicted=change(self.predicted),
+            max_predicted=self.max_predicted,
             mlm_labels=change(self.mlm_labels),
             nsp_labels=None if self.nsp_labels is None else change(self.nsp_labels),
         )
@@ -102,6 +105,52 @@ def flatten(
         cu_seqlens=cu_seqlens,
         max_length=int(lengths.max()),
     )
+
+
+class Wanted(NamedTuple):
+    """The R tokens of a flat batch whose output is wanted; the last layer computes no others.
+
+    Attributes:
+        places: (R,) int64 in 0..N-1, ascending.
+        cu_seqlens: (B + 1,) int32, where those of each sequence start, and R.
+        max_length: the most of one sequence.
+    """
+
+    places: Tensor
+    cu_seqlens: Tensor
+    max_length: int
+
+    @classmethod
+    def at(cls, places: Tensor, batch: FlatTokens, *, most: int) -> "Wanted":
+        """Want the tokens at ascending places (R,), at most so many of one sequence."""
+        starts = torch.searchsorted(places, batch.cu_seqlens.long())
+        return cls(places, starts.int(), most)
+
+    @classmethod
+    def none(cls, batch: FlatTokens) -> "Wanted":
+        """Want no token but those that a pooler reads."""
+        return cls(batch.cu_seqlens.new_empty(0).long(), torch.zeros_like(batch.cu_seqlens), 0)
+
+    @classmethod
+    def first(cls, batch: FlatTokens) -> "Wanted":
+        """Want [CLS] of each sequence."""
+        starts = batch.cu_seqlens[:-1].long()
+        return cls(starts, torch.arange(len(starts) + 1, device=starts.device).int(), 1)
+
+    def with_first(self, batch: FlatTokens) -> tuple["Wanted", Tensor]:
+        """Want [CLS] of each sequence, too; none may be wanted already.
+
+        Returns:
+            The B + R tokens, and the numbers (R,) of the R among them.
+        """
+        counts = torch.arange(len(batch.cu_seqlens), device=self.places.device)
+        sequences = torch.searchsorted(batch.cu_seqlens[1:].long(), self.places, right=True)
+        numbers = torch.arange(len(self.places), device=self.places.device) + sequences + 1
+        starts = self.cu_seqlens + counts
+        places = self.places.new_empty(len(self.places) + len(counts) - 1)
+        places = places.index_copy(0, starts[:-1], batch.cu_seqlens[:-1].long())
+        places = places.index_copy(0, numbers, self.places)
+        return Wanted(places, starts.int(), self.max_length + 1), numbers
 
 
 class Layout(NamedTuple):

@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from bertpre.config import schema
 from bertpre.model.bert import ACTIVATIONS, BertModel, LayerNorm
 from bertpre.model.crf import LinearChainCrf
-from bertpre.model.flat import Batch, FlatTokens, add_filler, layout_of, make_layout, round_up
+from bertpre.model.flat import (
+    Batch,
+    FlatTokens,
+    Wanted,
+    add_filler,
+    layout_of,
+    make_layout,
+    round_up,
+)
 from bertpre.model.kernels import Dropout, cross_entropy, linear_cross_entropy
 
 Pooling = Literal["cls", "mean", "compare"]
@@ -102,21 +110,22 @@ class BertForPreTraining(nn.Module):
 
         Args:
             batch: B sequences.
-            predicted: (P,) int64, places in the flat batch.
+            predicted: (P,) int64, places in the flat batch, ascending.
         """
-        hidden, pooled_output = self.bert(batch)
-        hidden = hidden.index_select(0, predicted)  # (N, D) -> (P, D)
+        wanted = Wanted.at(predicted, batch, most=batch.max_length)
+        hidden, pooled_output = self.bert(batch, wanted)  # (P, D), (B, D)
         mlm_logits = self.mlm(hidden, self.bert.embeddings.word.weight)
         nsp_logits = None if self.nsp is None else self.nsp(pooled_output)
         return PretrainingLogits(mlm_logits, nsp_logits)
 
     def loss(self, batch: Batch) -> PretrainingLoss:
         """Compute the loss at the predicted tokens without keeping the scores."""
-        hidden, pooled_output = self.bert(batch.tokens)
-        predicted, labels = batch.predicted, batch.mlm_labels
-        if predicted.device.type == "cpu":
-            predicted = add_filler(predicted, round_up(len(labels)))
-        hidden = self.mlm.transform(hidden.index_select(0, predicted))  # (N, D) -> (P, D)
+        wanted = Wanted.at(batch.predicted, batch.tokens, most=batch.max_predicted)
+        hidden, pooled_output = self.bert(batch.tokens, wanted)  # (P, D), (B, D)
+        labels = batch.mlm_labels
+        if hidden.device.type == "cpu":
+            hidden = add_filler(hidden, round_up(len(labels)))
+        hidden = self.mlm.transform(hidden)
         embedding = self.bert.embeddings.word.weight
         mlm = linear_cross_entropy(hidden, embedding, self.mlm.bias, labels)
         if self.nsp is None or batch.nsp_labels is None:
@@ -201,7 +210,9 @@ class BertForSequenceClassification(nn.Module):
 
     def forward(self, batch: FlatTokens) -> Tensor:
         """Return logits (B, C)."""
-        hidden, pooled = self.bert(batch)
+        # The pooler reads [CLS] alone, the other forms read all tokens.
+        wanted = Wanted.none(batch) if self.pooling == "cls" else None
+        hidden, pooled = self.bert(batch, wanted)
         if self.pooling == "compare":
             layout = layout_of(batch)
             second = batch.token_type_ids.to(hidden.dtype)

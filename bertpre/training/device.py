@@ -114,21 +114,28 @@ def matmul_operations(model: Model, batches: list[Batch], *, vocab_size: int) ->
     """Count the operations of an update's matrix products, for real tokens only.
 
     A product with a (D, F) matrix takes 2 D F operations per token, and a backward pass twice as
-    many as a forward pass. Attention compares each token with all tokens of its sequence.
+    many as a forward pass. Attention compares each query with all tokens of its sequence. In the
+    last layer only tokens to predict and, for pairs, [CLS] have queries and what follows them.
 
     Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
         section 5.1, without recomputation.
     """
     width, layers = model.hidden_size, model.num_hidden_layers
-    per_token = 2 * layers * (4 * width**2 + 2 * width * model.intermediate_size)
+    keys_and_values = 4 * width**2
+    others = 4 * width**2 + 4 * width * model.intermediate_size
     total = 0.0
     for batch in batches:
-        lengths = batch.tokens.cu_seqlens.diff().double()
-        total += per_token * float(lengths.sum())
-        total += layers * 4 * width * float(lengths.square().sum())
-        total += 2 * width * (width + vocab_size) * len(batch.mlm_labels)
+        starts = batch.tokens.cu_seqlens.long()
+        lengths = starts.diff().double()
+        read = torch.searchsorted(batch.predicted, starts).diff().double()
         if batch.nsp_labels is not None:
+            read += 1
             total += 2 * width * (width + 2) * len(lengths)
+        total += layers * keys_and_values * float(lengths.sum())
+        for queries, count in ((lengths, layers - 1), (read, 1)):
+            total += count * others * float(queries.sum())
+            total += count * 4 * width * float((queries * lengths).sum())
+        total += 2 * width * (width + vocab_size) * len(batch.mlm_labels)
     return 3 * total
 
 

@@ -44,7 +44,14 @@ def to_predict() -> Callable[..., Batch]:
     def put_together(
         flat: FlatTokens, predicted: Tensor, labels: Tensor, nsp_labels: Tensor | None
     ) -> Batch:
-        return Batch(tokens=flat, predicted=predicted, mlm_labels=labels, nsp_labels=nsp_labels)
+        counts = torch.searchsorted(predicted, flat.cu_seqlens.long()).diff()
+        return Batch(
+            tokens=flat,
+            predicted=predicted,
+            max_predicted=int(counts.max()),
+            mlm_labels=labels,
+            nsp_labels=nsp_labels,
+        )
 
     return put_together
 

@@ -38,12 +38,15 @@ SHAPE = Model(
 )
 
 
-def full_batch(num_sequences: int, length: int, num_predicted: int) -> Batch:
+def full_batch(num_sequences: int, length: int, *, num_predicted: int) -> Batch:
+    """Equal sequences with so many predicted tokens each."""
     ids = torch.arange(num_sequences * length).view(num_sequences, length) % 128
+    places = torch.arange(num_sequences)[:, None] * length + 1 + 3 * torch.arange(num_predicted)
     return Batch(
         tokens=flatten(ids, torch.ones_like(ids)),
-        predicted=torch.arange(num_predicted),
-        mlm_labels=torch.arange(num_predicted) % 128,
+        predicted=places.flatten(),
+        max_predicted=num_predicted,
+        mlm_labels=places.flatten() % 128,
         nsp_labels=torch.zeros(num_sequences, dtype=torch.long),
     )
 
@@ -51,7 +54,7 @@ def full_batch(num_sequences: int, length: int, num_predicted: int) -> Batch:
 def test_the_operations_are_those_that_pytorch_counts() -> None:
     model = BertForPreTraining(SHAPE, vocab_size=128, with_nsp=True)
     # Multiples of 8 need no rows of filler, which PyTorch counts and we do not.
-    batch = full_batch(16, 64, num_predicted=160)
+    batch = full_batch(16, 64, num_predicted=10)
 
     with FlopCounterMode(display=False) as counter:
         loss = model.loss(batch)
