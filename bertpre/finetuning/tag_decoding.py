@@ -15,6 +15,7 @@ from bertpre.finetuning.scores import SMALLEST_PROBABILITY
 from bertpre.finetuning.tables import Rows
 from bertpre.finetuning.words import EncodedSentences, ranges
 from bertpre.model.crf import AllowedTags, LinearChainCrf, viterbi
+from bertpre.model.flat import Wanted
 from bertpre.model.heads import BertForTokenClassification
 from bertpre.training.device import autocast
 
@@ -80,13 +81,23 @@ def run_tagger(run: Run, rows: Rows | None = None, *, placement: Placement) -> S
     sequences, _ = texts.sequences(wanted)
     lengths = texts.lengths[sequences]
     starts = np.cumsum(lengths) - lengths
-    logits = np.empty((lengths.sum(), model.classifier.out_features), dtype=np.float32)
+    firsts = texts.first_pieces(wanted)  # (W,)
+    first_tokens = np.searchsorted(firsts, starts)  # of each sequence
+    counts = np.diff(first_tokens, append=len(firsts))
+    logits = np.empty((len(firsts), model.classifier.out_features), dtype=np.float32)
     with torch.inference_mode():
         for group in batches_by_length(lengths, most_tokens=MOST_TOKENS):
+            tokens = ranges(first_tokens[group], counts[group])
+            if len(tokens) == 0:  # empty sentences
+                continue
+            batch = texts.batch(sequences[group], placement.device)
+            moved = np.cumsum(lengths[group]) - lengths[group] - starts[group]
+            places = torch.from_numpy(firsts[tokens] + np.repeat(moved, counts[group]))
+            most = int(counts[group].max())
             with autocast(*placement):
-                found = model(texts.batch(sequences[group], placement.device))
-            logits[ranges(starts[group], lengths[group])] = found.float().cpu().numpy()
-    return np.asarray(logits[texts.first_pieces(wanted)])
+                found = model(batch, Wanted.at(places.to(placement.device), batch, most=most))
+            logits[tokens] = found.float().cpu().numpy()
+    return logits
 
 
 def crf_marginals(

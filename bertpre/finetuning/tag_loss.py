@@ -28,8 +28,7 @@ class TagLoss(Objective):
     allowed: AllowedTags | None = None
 
     def loss(self, model: Finetuned, batch: SentenceBatch, targets: Targets) -> Tensor:
-        pieces = model(batch.pieces)
-        logits = pieces.index_select(0, batch.firsts)  # (N, C) -> (W, C)
+        logits = model(batch.pieces, batch.firsts)  # (W, C)
         numbers = np.concatenate([target.numbers for target in targets])
         tags = torch.from_numpy(numbers).to(logits.device)
         crf = cast(BertForTokenClassification, model).crf

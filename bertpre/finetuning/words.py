@@ -14,7 +14,7 @@ from bertpre.finetuning.batches import (
     Ids,
     window_starts,
 )
-from bertpre.model.flat import FlatTokens
+from bertpre.model.flat import FlatTokens, Wanted
 
 _PROGRESS_ROWS = 500
 
@@ -24,12 +24,12 @@ class SentenceBatch(NamedTuple):
 
     Attributes:
         pieces: N pieces of the windows.
-        firsts: (W,) int64, the place among the N pieces of the first one of each token.
+        firsts: the W pieces that tokens begin with, in the windows that their labels come from.
         lengths: (B,) int64, the tokens of each sentence.
     """
 
     pieces: FlatTokens
-    firsts: Tensor
+    firsts: Wanted
     lengths: Tensor
 
 
@@ -57,7 +57,7 @@ class EncodedSentences(EncodedTexts):
         """Return where each token of some sentences starts.
 
         Returns:
-            (W,), the places in the concatenation of all sequences of these sentences.
+            (W,), the places in the concatenation of all sequences of these sentences, ascending.
         """
         sequences, firsts = self.sequences(rows)
         counts = self.token_counts(rows)
@@ -81,9 +81,12 @@ class EncodedSentences(EncodedTexts):
         row_of = np.repeat(np.arange(len(rows)), counts)
         # A token is hidden in all windows or in none.
         hidden = None if hide is None else lambda ids, places: hide(ids, row_of[places])
+        pieces, places = self.batch(sequences, device, hidden), self.first_pieces(rows)
+        ends = np.cumsum(self.lengths[sequences])
+        most = int(np.diff(np.searchsorted(places, ends), prepend=0).max())
         return SentenceBatch(
-            pieces=self.batch(sequences, device, hidden),
-            firsts=torch.from_numpy(self.first_pieces(rows)).to(device),
+            pieces=pieces,
+            firsts=Wanted.at(torch.from_numpy(places).to(device), pieces, most=most),
             lengths=torch.from_numpy(self.token_counts(rows)).to(device),
         )
 

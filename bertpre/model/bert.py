@@ -123,11 +123,12 @@ class MultiHeadAttention(nn.Module):
             query, key, value = qkv.unbind(dim=1)  # (N, H, K)
         else:
             weight, bias, width = self.qkv.weight, self.qkv.bias, hidden.shape[1]
+            heads = self.num_heads, width // self.num_heads
             wanted = hidden.index_select(0, places)  # (N, D) -> (R, D)
             query = F.linear(wanted, weight[:width], bias[:width])
-            query = query.view(len(places), self.num_heads, -1)  # (R, D) -> (R, H, K)
+            query = query.view(-1, *heads)  # (R, D) -> (R, H, K)
             both = F.linear(hidden, weight[width:], bias[width:])  # (N, D) -> (N, 2D)
-            key, value = both.view(len(hidden), 2, self.num_heads, -1).unbind(dim=1)  # (N, H, K)
+            key, value = both.view(-1, 2, *heads).unbind(dim=1)  # (N, H, K)
         context = attend(query, key, value, dropout_p=self.dropout_p if self.training else 0.0)
         output: Tensor = self.output(context.flatten(1))  # (N, H, K) -> (N, D)
         return output

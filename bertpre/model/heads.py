@@ -251,9 +251,9 @@ class BertForTokenClassification(nn.Module):
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         self.crf = LinearChainCrf(num_labels) if has_crf else None
 
-    def forward(self, batch: FlatTokens) -> Tensor:
-        """Return logits (N, C) in fp32."""
-        hidden, _ = self.bert(batch)
+    def forward(self, batch: FlatTokens, wanted: Wanted | None = None) -> Tensor:
+        """Return logits in fp32, (N, C), or (R, C) of the wanted tokens."""
+        hidden, _ = self.bert(batch, wanted)
         with torch.autocast(hidden.device.type, enabled=False):
             logits: Tensor = self.classifier(self.dropout(hidden.float()))
         return logits

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertpre.config import schema
 from bertpre.model.attention import Attend, attention, causal_mask
-from bertpre.model.bert import BertModel
+from bertpre.model.bert import BertModel, LastLayer
 from bertpre.model.decoder import TextGenerator
 from bertpre.model.flat import FlatTokens, Layout, add_filler, layout_of, make_layout, round_up
 from bertpre.model.heads import MlmHead
@@ -49,14 +49,14 @@ class PrefixAttention:
         source = self._in_source(
             *(part[: ends[0]] for part in (query, key, value)), dropout_p=dropout_p
         )
-        target = self._in_both(
-            query[ends[0] : ends[1]],
-            key.index_select(0, self._order),
-            value.index_select(0, self._order),
-            dropout_p=dropout_p,
-        )
+        target = self.of_target(query[ends[0] : ends[1]], key, value, dropout_p=dropout_p)
         context = torch.cat([source[: ends[0]], target[: self._num_target]])
         return add_filler(context, len(query))
+
+    def of_target(self, query: Tensor, key: Tensor, value: Tensor, *, dropout_p: float) -> Tensor:
+        """Return (M, H, K) for queries of the target alone, (M, H, K)."""
+        key, value = (part.index_select(0, self._order) for part in (key, value))
+        return self._in_both(query, key, value, dropout_p=dropout_p)
 
 
 def _longest(source: Layout, target: Layout) -> int:
@@ -107,9 +107,16 @@ class PrefixGenerator(TextGenerator):
         )
         return embedded
 
-    def encode(self, source: FlatTokens, layout: Layout, attend: Attend) -> None:
-        """Run the sources alone, for the sake of what ``attend`` sees."""
-        self.bert.encoder(add_filler(self.bert.embeddings(source), layout.num_rows), attend)
+    def encode(
+        self, source: FlatTokens, layout: Layout, attend: Attend, attend_last: Attend
+    ) -> None:
+        """Run the sources alone, for the sake of the keys and values that ``attend`` sees.
+
+        Nothing reads the last layer's output, so ``attend_last`` gets no queries.
+        """
+        hidden = add_filler(self.bert.embeddings(source), layout.num_rows)
+        nowhere = torch.empty(0, dtype=torch.int64, device=hidden.device)
+        self.bert.encoder(hidden, attend, LastLayer(nowhere, attend_last))
 
     def decode(self, source: FlatTokens, target: FlatTokens) -> Tensor:
         num_source, num_target = len(source.input_ids), len(target.input_ids)
@@ -117,7 +124,10 @@ class PrefixGenerator(TextGenerator):
         num_rows = num_source + num_target
         if source.input_ids.device.type == "cpu":
             num_rows = round_up(num_rows)
-        attend = PrefixAttention(layout_of(source), layout_of(target))
+        layout = layout_of(target)
+        attend = PrefixAttention(layout_of(source), layout)
         hidden = add_filler(torch.cat(embedded), num_rows)
-        hidden = self.bert.encoder(hidden, attend)[num_source : num_source + num_target]
-        return add_filler(hidden, layout_of(target).num_rows)
+        places = torch.arange(num_source, num_source + num_target, device=hidden.device)
+        last = LastLayer(add_filler(places, layout.num_rows), attend.of_target)
+        target_hidden: Tensor = self.bert.encoder(hidden, attend, last)
+        return target_hidden

@@ -127,10 +127,15 @@ class _Recorder:
         self.caches: list[SourceCache] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, *, dropout_p: float) -> Tensor:
-        self.caches.append(SourceCache(key, value, self._layout))
+        self.of_last(query, key, value, dropout_p=dropout_p)
         return attention(
             query, key, value, queries=self._layout, keys=self._layout, dropout_p=dropout_p
         )
+
+    def of_last(self, query: Tensor, key: Tensor, value: Tensor, *, dropout_p: float) -> Tensor:
+        """Keep keys and values; there are no queries."""
+        self.caches.append(SourceCache(key, value, self._layout))
+        return query
 
 
 class Steps:
@@ -157,7 +162,7 @@ class Steps:
         else:
             assert isinstance(model, PrefixGenerator)
             recorder = _Recorder(layout)
-            model.encode(source, layout, recorder)
+            model.encode(source, layout, recorder, recorder.of_last)
             self._sources = []
             self._targets = [PrefixCache(cache) for cache in recorder.caches]
 

@@ -52,7 +52,7 @@ def encode(tokenizer, sentences, *, most=64, overlap=0.25):
 def first_ids(encoded, row):
     """The ids at the first pieces of a sentence, through the places that training uses."""
     batch = encoded.draw_batch(np.array([row]), 0, CPU)
-    return batch.pieces.input_ids[batch.firsts].tolist()
+    return batch.pieces.input_ids[batch.firsts.places].tolist()
 
 
 def test_a_token_is_labelled_at_its_first_piece(tokenizer):
@@ -92,7 +92,7 @@ def test_every_token_has_a_place_whatever_the_windows(tokenizer, sentences, most
     assert encoded.token_counts(rows).tolist() == [len(sentence) for sentence in sentences]
     assert max(encoded.lengths, default=0) <= most
     batch = encoded.draw_batch(rows[::-1], 0, CPU)
-    found = batch.pieces.input_ids[batch.firsts].tolist()
+    found = batch.pieces.input_ids[batch.firsts.places].tolist()
     expected = []
     for sentence in sentences[::-1]:
         for token in sentence:
