@@ -95,7 +95,8 @@ class Finetune(TableOptions):
     )
     learning_rate: Float | None = option(
         None,
-        "Peak learning rate; default: depends on the width, 3e-5 at 768, about 1e-3 at 128.",
+        "Peak learning rate; default: depends on the width, 3e-5 at 768, about 1e-3 at 128; four "
+        "times as much to write texts, at most 1e-3.",
         gt=0,
     )
     layer_decay: Float = option(
@@ -106,7 +107,10 @@ class Finetune(TableOptions):
         le=1,
     )
     num_epochs: Int | None = option(
-        None, "Passes over the rows; default: 3, or more to reach 300 updates.", ge=1
+        None,
+        "Passes over the rows; default: 3, or more to reach 300 updates; to write texts 8, or more "
+        "to reach 500.",
+        ge=1,
     )
     batch_size: Int = option(32, "Rows in each update.", ge=1)
     micro_batch_size: Int | None = option(

@@ -119,6 +119,10 @@ class Generation(Task):
         "leave it out",
     )
     pools: ClassVar[bool] = False
+    # Measured at width 256 on reports, Chinese and letters to sounds.
+    rate_factor: ClassVar[float] = 4.0
+    fewest_epochs: ClassVar[int] = 8
+    fewest_updates: ClassVar[int] = 500
 
     @property
     def metrics(self) -> tuple[str, ...]:

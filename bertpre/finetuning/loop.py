@@ -35,8 +35,6 @@ from bertpre.training.step import seed_dropout
 
 log = logging.getLogger(__name__)
 
-_FEWEST_EPOCHS, _FEWEST_UPDATES = 3, 300
-
 
 class Part(NamedTuple):
     """An encoded table, and the rows of it that are used."""
@@ -98,10 +96,10 @@ class Training:
         return (task or self.task).predict([run], part.rows, placement=self.placement)
 
 
-def default_num_epochs(num_rows: int, batch_size: int) -> int:
+def default_num_epochs(num_rows: int, batch_size: int, *, task: Task) -> int:
     """Return a number of epochs that gives enough updates: more of them for small tables."""
     updates = math.ceil(num_rows / batch_size)
-    return max(_FEWEST_EPOCHS, math.ceil(_FEWEST_UPDATES / updates))
+    return max(task.fewest_epochs, math.ceil(task.fewest_updates / updates))
 
 
 def fit(

@@ -69,8 +69,10 @@ class Start:
             cast(Any, config),
             task=plan.task.name,
             metric=plan.metric,
-            learning_rate=config.learning_rate or default_learning_rate(self.shape.hidden_size),
-            num_epochs=config.num_epochs or default_num_epochs(num_rows, config.batch_size),
+            learning_rate=config.learning_rate
+            or default_learning_rate(self.shape.hidden_size, task=plan.task),
+            num_epochs=config.num_epochs
+            or default_num_epochs(num_rows, config.batch_size, task=plan.task),
             max_seq_length=self.encoder.max_seq_length,
             pooling=self.pooling or config.pooling,
         )
@@ -198,13 +200,13 @@ def place_training(config: Finetune) -> Placement:
     return placement._replace(precision="fp32") if placement.precision == "fp16" else placement
 
 
-def default_learning_rate(hidden_size: int) -> float:
+def default_learning_rate(hidden_size: int, *, task: Task) -> float:
     """Return the peak learning rate for an encoder of this width.
 
     Narrow encoders need far more than the 2e-5 to 5e-5 of BERT-base, or they only predict the
     majority class. Source: measured on 128, 256; Devlin et al. 2018, appendix A.3 for 768.
     """
-    return min(3e-5 * (768 / hidden_size) ** 2, 1e-3)
+    return min(task.rate_factor * 3e-5 * (768 / hidden_size) ** 2, 1e-3)
 
 
 def _fingerprint(folder: Path) -> str:

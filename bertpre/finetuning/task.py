@@ -59,6 +59,10 @@ class Task(ABC):
     pools: ClassVar[bool] = True
     # Whether a test table may have labels that training lacks.
     scores_unknown_labels: ClassVar[bool] = False
+    # On the default learning rate, and what the default number of epochs reaches at least.
+    rate_factor: ClassVar[float] = 1.0
+    fewest_epochs: ClassVar[int] = 3
+    fewest_updates: ClassVar[int] = 300
     # What `ClassRow.rows` counts.
     class_unit: ClassVar[str] = "rows"
 

@@ -23,6 +23,7 @@ from bertpre.errors import (
 from bertpre.finetuning import running
 from bertpre.finetuning.classification import Classification
 from bertpre.finetuning.finetune import finetune
+from bertpre.finetuning.generation import Generation
 from bertpre.finetuning.loop import best_epoch, default_num_epochs
 from bertpre.finetuning.results import EpochReport, MemberStart, Progress
 from bertpre.finetuning.start import default_learning_rate, place_training, read_start
@@ -342,7 +343,16 @@ def test_a_damaged_checkpoint_is_an_error(tmp_path, tiny_checkpoint):
     ("hidden_size", "rate"), [(768, 3e-5), (1024, 1.6875e-5), (128, 1e-3), (32, 1e-3)]
 )
 def test_the_learning_rate_follows_the_width(hidden_size, rate):
-    assert default_learning_rate(hidden_size) == pytest.approx(rate)
+    assert default_learning_rate(hidden_size, task=THREE) == pytest.approx(rate)
+
+
+def test_writing_takes_a_higher_rate_and_more_epochs():
+    task = Generation(names=(), tokens="13a")
+
+    assert default_learning_rate(768, task=task) == pytest.approx(1.2e-4)
+    assert default_learning_rate(256, task=task) == pytest.approx(1e-3)
+    assert default_num_epochs(3200, 32, task=task) == 8
+    assert default_num_epochs(320, 32, task=task) == 50
 
 
 def test_fp16_is_for_pretraining_alone(monkeypatch):
@@ -357,7 +367,7 @@ def test_fp16_is_for_pretraining_alone(monkeypatch):
     ("rows", "batch_size", "epochs"), [(100_000, 32, 3), (3200, 32, 3), (600, 32, 16), (5, 32, 300)]
 )
 def test_small_tables_get_more_epochs(rows, batch_size, epochs):
-    assert default_num_epochs(rows, batch_size) == epochs
+    assert default_num_epochs(rows, batch_size, task=THREE) == epochs
 
 
 @pytest.mark.parametrize(
