@@ -49,7 +49,7 @@ def command(
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Fine-tune a checkpoint on labelled texts or tokens, and score it beside simple baselines.
+    """Fine-tune a checkpoint to classify, tag or write texts; score it beside simple baselines.
 
     Example: bertpre finetune run --train train.tsv --dev dev.tsv --test test.tsv --output model
     """

@@ -29,7 +29,7 @@ from bertpre.errors import BertpreError
 
 app = typer.Typer(
     name="bertpre",
-    help="Pretrain BERT on your own text and fine-tune classifiers and taggers on the result.",
+    help="Pretrain BERT on your own text and fine-tune models that classify, tag or write texts.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,9 +57,9 @@ for name, command, summary in (
     ("build-vocab", build_vocab.command, "Build a vocabulary from text."),
     ("make-data", make_data.command, "Turn text into pretraining data."),
     ("pretrain", pretrain.command, "Pretrain BERT on a data folder."),
-    ("finetune", finetune.command, "Fine-tune a checkpoint on labelled texts or tokens."),
+    ("finetune", finetune.command, "Fine-tune a checkpoint to classify, tag or write texts."),
     ("chain", chain.command, "Run the four commands above, one after another."),
-    ("predict", predict.command, "Predict the label of every row of a table."),
+    ("predict", predict.command, "Predict the label, tags or text of every row of a table."),
     ("fill-mask", fill_mask.command, "Show what a model expects at each [MASK]."),
     ("embed", embed.command, "Write a vector for every row of a table."),
     ("inspect", inspect_report.inspect_command, "Describe any folder."),

@@ -22,6 +22,17 @@ _HELPS = {
     "prediction. [default: error]",
     "constrained": "For taggers: predict only sequences that the tag scheme allows; default: as in "
     "training.",
+    "num_beams": "To write texts: hypotheses of beam search; 1: the best token at each step; "
+    "default: as in training.",
+    "length_penalty": "To write texts: a hypothesis is ranked by its log probability, divided by "
+    "its length to this power; larger values favour longer texts; default: as in training.",
+    "max_target_length": "To write texts: maximum tokens of a text; default: as in training, else "
+    "twice the longest training target.",
+    "min_target_length": "To write texts: minimum tokens of a text; default: as in training.",
+    "no_repeat_ngram": "To write texts: never write the same N tokens in a row twice; 0: no limit; "
+    "default: as in training.",
+    "num_best": "To write texts: write this many for each row, best first; needs as many beams; "
+    "default: as in training.",
 }
 
 
@@ -51,7 +62,9 @@ def command(
     options: Options,
     overwrite: Overwrite = False,
 ) -> None:
-    """Predict the label of every row of a table, with the probability of each label; or tags.
+    """Predict the label of every row of a table, with the probability of each label.
+
+    A tagger predicts a tag for every token, and a model that writes texts a text for every row.
 
     From a config file, the section finetune is used for the table and the device.
 

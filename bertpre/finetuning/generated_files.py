@@ -1,12 +1,51 @@
 """The files of written texts: tables of predictions, and of those unlike the true texts."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from bertpre.config.schema import Finetune
 from bertpre.finetuning.outputs import Outputs
-from bertpre.finetuning.tables import LabelledTable
-from bertpre.finetuning.text_predictions import write_beside_labels
+from bertpre.finetuning.tables import InputRow, LabelledTable
+from bertpre.finetuning.text_predictions import TextPredictions, write_beside_labels
+
+_MANY_FULL = 0.05  # of the texts
+
+
+class WrittenTexts(TextPredictions):
+    """A table of sources, and the TSV of the texts written for them.
+
+    Args:
+        path: the table, or `STDIN`.
+        config: how to read it, and whether to skip bad rows.
+        num_best: texts for each row.
+        way_out: another way to deal with bad rows, for the hint.
+    """
+
+    def __init__(self, path: Path, config: Finetune, *, num_best: int, way_out: str) -> None:
+        lines = partial(prediction_lines, num_best=num_best)
+        super().__init__(path, config, prediction_columns(num_best), lines, way_out=way_out)
+        self._num_full = self._num_texts = 0
+
+    def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
+        for output in () if outputs is None else outputs:
+            self._num_full += output.is_full
+            self._num_texts += 1
+        yield from super().write(rows, outputs)
+
+    def remarks(self) -> list[str]:
+        return remarks_on_length(self._num_full, self._num_texts)
+
+
+def remarks_on_length(num_full: int, num_texts: int) -> list[str]:
+    """Remark on texts that have the maximum length, if they are many."""
+    if num_full <= _MANY_FULL * num_texts:
+        return []
+    return [
+        f"{num_full:,} of {num_texts:,} texts have the maximum length, so their ends may be "
+        "missing; a larger --max-target-length allows more"
+    ]
 
 
 def prediction_columns(num_best: int) -> list[str]:

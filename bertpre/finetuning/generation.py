@@ -5,7 +5,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -14,8 +13,8 @@ import numpy as np
 from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError, shorten
 from bertpre.finetuning.generated_files import (
-    prediction_columns,
-    prediction_lines,
+    WrittenTexts,
+    remarks_on_length,
     write_mistakes,
     write_outputs,
 )
@@ -33,7 +32,6 @@ from bertpre.finetuning.tables import LabelledTable, Rows
 from bertpre.finetuning.target_checks import check_target_length, examine_targets
 from bertpre.finetuning.task import Task
 from bertpre.finetuning.text_baselines import copy_sources, write_commonest, write_nearest
-from bertpre.finetuning.text_predictions import TextPredictions
 from bertpre.finetuning.text_scores import (
     TokenRule,
     check_sacrebleu,
@@ -113,6 +111,7 @@ class Generation(Task):
         "class_weights": "none",
         "focal_gamma": 0.0,
         "pooling": "auto",
+        "window_overlap": 0.25,
     }
     unused_reason: ClassVar[tuple[str, str]] = (
         "has no effect on generation, in which each label is a text to write",
@@ -200,7 +199,7 @@ class Generation(Task):
                 "the encoder's layers",
                 "leave it out, or pass --decoder copied",
             )
-        _check_search(config)
+        _check_search(config, config.max_target_length)
         return config
 
     def prepared(self, encoder: "Encoder", shape: "Model", train: LabelledTable) -> Self:
@@ -213,6 +212,7 @@ class Generation(Task):
         found = examine_targets(
             encoder.tokenizer, shape, train, asked=self.options.max_target_length
         )
+        _check_search(self.options, found.max_target_length)
         return dataclasses.replace(
             self,
             max_target_length=found.max_target_length,
@@ -344,22 +344,25 @@ class Generation(Task):
             known = score_targets(runs, wanted, placement=placement)
         lengths = first.label_lengths[wanted]
         texts: list[list[tuple[str, float]]] = [[("", math.nan)]] * len(wanted)
+        full = np.zeros(len(wanted), dtype=bool)
         if self.writes:
             found = write_targets(runs, wanted, options=self._search_options(), placement=placement)
             texts = [
                 [(to_text(first.tokenizer, self.spacing, one.ids), one.mean) for one in row]
                 for row in found
             ]
+            most = self._search_options().max_length
+            full = np.array([len(row[0].ids) == most for row in found])
         return as_rows(
             [
-                GeneratedText(*row[0], tuple(row[1:]), float(one), int(length))
-                for row, one, length in zip(texts, known, lengths, strict=True)
+                GeneratedText(*row[0], tuple(row[1:]), float(one), int(length), bool(is_full))
+                for row, one, length, is_full in zip(texts, known, lengths, full, strict=True)
             ]
         )
 
     def for_prediction(self, config: Finetune) -> Self:
         task = super(Generation, self).for_prediction(config)
-        _check_search(config)
+        _check_search(config, config.max_target_length or self.max_target_length)
         names = ("max_target_length", *_SEARCH)
         options = dataclasses.replace(
             self.options,  # type: ignore[type-var]
@@ -393,11 +396,13 @@ class Generation(Task):
         return scores["exact_match"] == 1.0
 
     def remarks(self, outputs: Outputs) -> list[str]:
+        found = remarks_on_length(sum(output.is_full for output in outputs), len(outputs))
         if len({output.text for output in outputs}) > 1 or len(outputs) == 1:
-            return []
+            return found
         return [
+            *found,
             "the model writes the same text for all dev rows; more epochs, a higher learning rate "
-            "or more training rows may help"
+            "or more training rows may help",
         ]
 
     def baselines(self, train: LabelledTable, config: Finetune) -> dict[str, Baseline]:
@@ -409,9 +414,7 @@ class Generation(Task):
     def open(
         self, path: Path, config: Finetune, *, layout: Mapping[str, Any], way_out: str
     ) -> PredictionFile:
-        lines = partial(prediction_lines, num_best=self.options.num_best)
-        columns = prediction_columns(self.options.num_best)
-        return TextPredictions(path, config, columns, lines, way_out=way_out)
+        return WrittenTexts(path, config, num_best=self.options.num_best, way_out=way_out)
 
     def write_predictions(
         self, folder: Path, part: str, table: LabelledTable, outputs: Outputs
@@ -437,16 +440,16 @@ class Generation(Task):
         return f"Writing texts for {texts}."
 
 
-def _check_search(config: Finetune) -> None:
+def _check_search(config: Finetune, longest: int | None) -> None:
     if config.num_best > config.num_beams:
         raise ConfigError(
             f"num_best: {config.num_best} texts need as many beams, but num_beams is "
             f"{config.num_beams}",
             f"pass --num-beams {config.num_best}",
         )
-    longest = config.max_target_length
     if longest is not None and config.min_target_length > longest:
         raise ConfigError(
-            f"min_target_length: {config.min_target_length}, but max_target_length is {longest}",
-            "make the maximum larger",
+            f"min_target_length: {config.min_target_length}, but texts have at most {longest:,} "
+            "tokens",
+            f"pass --max-target-length {config.min_target_length} or more",
         )

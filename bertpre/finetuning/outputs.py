@@ -67,6 +67,7 @@ class GeneratedText(NamedTuple):
         others: the next best texts with theirs, best first.
         target_log_probability: of the true target, given its own tokens; 0 without one.
         num_target_tokens: its tokens, [SEP] included; 0 without one.
+        is_full: whether the text has the maximum length, so that its end may be missing.
     """
 
     text: str
@@ -74,6 +75,7 @@ class GeneratedText(NamedTuple):
     others: tuple[tuple[str, float], ...] = ()
     target_log_probability: float = 0.0
     num_target_tokens: int = 0
+    is_full: bool = False
 
 
 class Objective(ABC):
@@ -135,6 +137,10 @@ class PredictionFile(ABC):
         Raises:
             CorpusError: the file cannot be read, or has bad rows that are not to be skipped.
         """
+
+    def remarks(self) -> list[str]:
+        """Return what is odd about all that was written."""
+        return []
 
     @abstractmethod
     def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:

@@ -120,13 +120,13 @@ def read_plan(
             "long_texts: windows work for single texts only, but pair_column names a second text",
             "use head, tail or head-tail",
         )
+    table, task, reason = read_train_table(train, config)
+    config = task.settle(config)
     if config.pooling == "compare" and config.pair_column is None:
         raise ConfigError(
             "pooling: compare is for pairs of texts, but there is no second text",
             "name its column with --pair-column, or pass --pooling mean",
         )
-    table, task, reason = read_train_table(train, config)
-    config = task.settle(config)
     given: tuple[tuple[Literal["dev", "test"], str | Path | None], ...]
     given = (("dev", dev), ("test", test))
     metric = _pick_metric(task, config)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 # For weights that are not in the checkpoint, whatever pretraining used: the larger initial weights
 # that help a narrow model there hurt one that starts from scratch on few rows.
 _FRESH_STD = 0.02
+_MOST_WEIGHTS = 6  # to be named one by one
 _SHORTEST_PAIR = 5
 PLAIN_LENGTH = 512  # BERT's length, for folders that do not state theirs
 
@@ -105,7 +106,7 @@ class Start:
             "%s: %d weights loaded; randomly initialized: %s; not used: %s",
             self.source,
             len(report.loaded),
-            name_some(new) or "none",
+            name_some(_modules_of(new)) or "none",
             ", ".join([*self.unused, *report.unused]) or "none",
         )
         return model
@@ -207,6 +208,16 @@ def default_learning_rate(hidden_size: int, *, task: Task) -> float:
     majority class. Source: measured on 128, 256; Devlin et al. 2018, appendix A.3 for 768.
     """
     return min(task.rate_factor * 3e-5 * (768 / hidden_size) ** 2, 1e-3)
+
+
+def _modules_of(names: Sequence[str]) -> list[str]:
+    """Return weights, or if they are many, the modules that they are in."""
+    found = list(names)
+    while len(found) > _MOST_WEIGHTS:
+        deepest = max(name.count(".") for name in found)
+        cut = (name.rpartition(".")[0] if name.count(".") == deepest else name for name in found)
+        found = list(dict.fromkeys(cut))
+    return found
 
 
 def _fingerprint(folder: Path) -> str:

@@ -240,12 +240,13 @@ class Tagging(Task):
     # Model and learning
 
     def settle(self, config: Finetune) -> Finetune:
-        config = super(Tagging, self).settle(config)
         if config.long_texts not in ("head", "windows"):
             raise ConfigError(
                 f"long_texts: {config.long_texts} would leave tokens without a tag",
                 "leave it out: tagging reads long sentences in windows",
             )
+        config = dataclasses.replace(cast(Any, config), long_texts="windows")
+        config = super(Tagging, self).settle(config)
         if self.scheme.is_plain and not config.constrained:
             raise ConfigError(
                 "constrained: has no effect on plain tags, which may be in any order",
@@ -258,8 +259,7 @@ class Tagging(Task):
                     f"{name}: has no effect with --crf, whose loss is that of whole sentences",
                     "leave one of them out",
                 )
-        settled: Finetune = dataclasses.replace(cast(Any, config), long_texts="windows")
-        return settled
+        return config
 
     def encode(
         self,

@@ -1,5 +1,6 @@
 """What a tokenizer makes of targets: lengths, unknown tokens, and what can be written back."""
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from bertpre.config.schema import Model
     from bertpre.tokenizer.tokenizer import Tokenizer
 
+log = logging.getLogger(__name__)
+
 _MOST_UNKNOWN = 0.05  # of the tokens of the targets
+_MANY_CUT = 0.02  # of the targets
 
 
 class TargetFacts(NamedTuple):
@@ -67,9 +71,19 @@ def examine_targets(
     spacing = Spacing.learn(tokenizer, train.labels)
     unchanged = round_trip_share(tokenizer, spacing, train.labels)
     num_cut = int((lengths > limit).sum())
+    if num_cut > _MANY_CUT * len(lengths):
+        more = (
+            f"--max-target-length up to {room:,}" if limit < room else "a model with more positions"
+        )
+        log.warning(
+            "%s of %s training targets have more than %s tokens and are cut, so the model does not "
+            "learn where they end; %s would keep more",
+            *(f"{count:,}" for count in (num_cut, len(lengths), limit)),
+            more,
+        )
     shown = {
         "target tokens": f"{np.mean(lengths):.1f} on average, {lengths.max():,} at most",
-        "targets cut": f"{num_cut:,} ({num_cut / len(lengths):.1%})",
+        f"targets cut at {limit:,} tokens": f"{num_cut:,} ({num_cut / len(lengths):.1%})",
         "target tokens that are [UNK]": f"{num_unknown:,} ({share:.1%})",
         "targets that can be written exactly": f"{unchanged:.1%}",
     }

@@ -166,6 +166,10 @@ class Task(ABC):
             if getattr(config, name) != idle:
                 reason, way_out = self.unused_reason
                 raise ConfigError(f"{name}: {reason}", way_out)
+        if config.long_texts != "windows" and config.window_overlap != Finetune().window_overlap:
+            raise ConfigError(
+                "window_overlap: has no effect without windows", "pass --long-texts windows too"
+            )
         return config
 
     def prepared(self, encoder: "Encoder", shape: "Model", train: LabelledTable) -> Self:

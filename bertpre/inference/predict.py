@@ -1,5 +1,6 @@
 """Prediction: a table of texts in, a table of labels and probabilities out."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ from bertpre.inference.tables import (
 if TYPE_CHECKING:
     from bertpre.finetuning.batches import EncodedTexts
     from bertpre.finetuning.running import FinetunedModel, Run
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +100,8 @@ def predict(
                 outputs = task.predict(runs, placement=placement)
             file.writelines(file_form.write(chunk, outputs))
             on_rows(reader.count(chunk, texts))
+    for remark in file_form.remarks():
+        log.warning("%s", remark)
     return PredictReport(num_models=len(models), **asdict(reader.finish()))
 
 

@@ -346,16 +346,32 @@ def test_a_classifier_starts_from_the_encoder_of_such_a_model(
 
 
 def test_longer_training_targets_are_cut_counted_and_teach_no_end(
-    tmp_path: Path, start: Callable[..., Path], files: Path
+    tmp_path: Path, start: Callable[..., Path], files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[Any] = []
     config = quick(max_target_length=4)
-    train(start(), files, tmp_path / "model", config, on_event=events.append)
+    with caplog.at_level(logging.WARNING):
+        train(start(), files, tmp_path / "model", config, on_event=events.append)
     long = sum(len(target.split()) > 4 for _, target in reversals(64, 2))
     summary = next(event for event in events if isinstance(event, dict))
-    assert summary["targets cut"] == f"{long} ({long / 64:.1%})"
+    assert summary["targets cut at 4 tokens"] == f"{long} ({long / 64:.1%})"
+    assert f"{long} of 64 training targets have more than 4 tokens and are cut" in caplog.text
+    assert "--max-target-length up to 15 would keep more" in caplog.text
     rows = read(tmp_path / "model" / "dev_predictions.tsv")
     assert max(len(row["prediction"].split()) for row in rows) <= 4
+
+
+def test_texts_of_the_maximum_length_are_counted_if_they_are_many(
+    tmp_path: Path, reverser: FinetuneResult, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [("1 2", ""), ("3 4 5", ""), ("6 7 8 9", ""), ("1 2 3 4 5", "")]
+    table = write(tmp_path / "t.tsv", rows)
+    with caplog.at_level(logging.WARNING):
+        for most in (6, 3):
+            config = Finetune(max_target_length=most)
+            predict(reverser.output, table, output=tmp_path / f"{most}.tsv", config=config)
+    remark = "3 of 4 texts have the maximum length, so their ends may be missing"
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [remark]
 
 
 def test_dev_loss_may_choose_the_epoch_without_writing_texts(
@@ -364,6 +380,15 @@ def test_dev_loss_may_choose_the_epoch_without_writing_texts(
     result = train(start(), files, tmp_path / "model", quick(metric="loss", num_epochs=2))
     assert [list(report.dev) for report in result.members[0].history] == [["loss"], ["loss"]]
     assert result.dev["bleu"] >= 0
+
+
+def test_many_new_weights_are_named_by_their_modules(
+    tmp_path: Path, start: Callable[..., Path], files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        train(start(), files, tmp_path / "model", quick(decoder="random"))
+    new = caplog.text.partition("randomly initialized: ")[2].partition(";")[0]
+    assert new == "decoder.bert.encoder.layer.0, decoder.bert.encoder.layer.1"
 
 
 def test_fewer_layers_in_the_decoder(
@@ -400,7 +425,12 @@ def test_inspect_shows_scores_and_texts(reverser: FinetuneResult) -> None:
         ({"long_texts": "windows"}, "long_texts: windows do not work for generation"),
         ({"num_decoder_layers": 1, "decoder": "prefix"}, "num_decoder_layers: has no effect"),
         ({"num_best": 2}, "num_best: 2 texts need as many beams, but num_beams is 1"),
-        ({"max_target_length": 2, "min_target_length": 3}, "min_target_length: 3, but max"),
+        (
+            {"max_target_length": 2, "min_target_length": 3},
+            "min_target_length: 3, but texts have at",
+        ),
+        ({"min_target_length": 16}, "min_target_length: 16, but texts have at most 12 tokens"),
+        ({"window_overlap": 0.5}, "window_overlap: has no effect on generation"),
         ({"max_target_length": 16}, "max_target_length: 16, but .* has room for 15 tokens"),
         ({"metric": "accuracy"}, "metric: generation has no accuracy"),
     ],
@@ -415,6 +445,14 @@ def test_options_that_do_nothing_or_contradict_are_refused(
     with pytest.raises(ConfigError, match=message):
         train(start(), files, tmp_path / "model", quick(**options))
     assert not (tmp_path / "model").exists()
+
+
+def test_a_minimum_above_the_maximum_of_the_model_is_refused(
+    tmp_path: Path, reverser: FinetuneResult, files: Path
+) -> None:
+    config = Finetune(min_target_length=13)
+    with pytest.raises(ConfigError, match="min_target_length: 13, but texts have at most 12 tok"):
+        predict(reverser.output, files / "dev.tsv", output=tmp_path / "out.tsv", config=config)
 
 
 def test_options_of_generation_are_refused_elsewhere(

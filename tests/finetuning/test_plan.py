@@ -132,6 +132,12 @@ def test_windows_of_pairs_are_refused(forty):
         read(forty, pair_column="other", long_texts="windows")
 
 
+def test_an_overlap_of_windows_needs_windows(forty):
+    with pytest.raises(ConfigError, match="window_overlap: has no effect without windows"):
+        read(forty, window_overlap=0.5)
+    read(forty, window_overlap=0.5, long_texts="windows")
+
+
 @pytest.mark.parametrize(
     ("options", "metric"),
     [({}, "accuracy"), ({"metric": "macro_f1"}, "macro_f1"), ({"task": "regression"}, "spearman"),
