@@ -1,11 +1,12 @@
 """What a tokenizer makes of targets: lengths, unknown tokens, and what can be written back."""
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bertpre.errors import ConfigError, CorpusError
+from bertpre.errors import ConfigError, CorpusError, shorten
 from bertpre.finetuning.tables import LabelledTable
 from bertpre.tokenizer.spacing import Spacing, round_trip_share
 
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _MOST_UNKNOWN = 0.05  # of the tokens of the targets
 _MANY_CUT = 0.02  # of the targets
+_MANY_CHANGED = 0.05  # of the targets
 
 
 class TargetFacts(NamedTuple):
@@ -81,6 +83,7 @@ def examine_targets(
             *(f"{count:,}" for count in (num_cut, len(lengths), limit)),
             more,
         )
+    _warn_of_changed_text(tokenizer, train.labels)
     shown = {
         "target tokens": f"{np.mean(lengths):.1f} on average, {lengths.max():,} at most",
         f"targets cut at {limit:,} tokens": f"{num_cut:,} ({num_cut / len(lengths):.1%})",
@@ -88,6 +91,25 @@ def examine_targets(
         "targets that can be written exactly": f"{unchanged:.1%}",
     }
     return TargetFacts(min(limit, 2 * int(lengths.max())), limit, spacing, shown)
+
+
+def _warn_of_changed_text(tokenizer: "Tokenizer", targets: Sequence[str]) -> None:
+    """Warn if targets lose upper case, accents or the like before they are cut into tokens."""
+
+    def bare(text: str) -> str:
+        return "".join(text.split())  # spaces around Han characters are no change
+
+    changed = [text for text in targets if bare(tokenizer.normalize(text)) != bare(text)]
+    if len(changed) > _MANY_CHANGED * len(targets):
+        log.warning(
+            "the tokenizer changes %s of %s training targets, which the model can then never write "
+            "as they are: %s becomes %s; a vocabulary built with --no-lowercase keeps case and "
+            "accents",
+            f"{len(changed):,}",
+            f"{len(targets):,}",
+            shorten(changed[0]),
+            shorten(" ".join(tokenizer.normalize(changed[0]).split())),
+        )
 
 
 def check_target_length(shape: "Model", asked: int | None) -> int:

@@ -24,6 +24,7 @@ from bertpre.finetuning.registry import task_of
 from bertpre.finetuning.results import FinetuneResult
 from bertpre.finetuning.running import Placement, Run, load_finetuned
 from bertpre.finetuning.tables import LabelledTable
+from bertpre.finetuning.target_checks import examine_targets
 from bertpre.inference.predict import predict
 from bertpre.inspection.inspection import inspect
 from bertpre.model.bert import initialize
@@ -522,6 +523,23 @@ def test_targets_of_pieces_come_back_as_text(tmp_path: Path, tiny_checkpoint: Pa
     assert summary["targets that can be written exactly"] == "100.0%"
     found = read(tmp_path / "m" / "dev_predictions.tsv")
     assert [row["prediction"] for row in found] == [target for _, target in rows]
+
+
+def test_targets_that_lose_capitals_or_accents_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    targets = ["A dog sees the river.", "the cat likes some bread."] * 8
+    table = write(tmp_path / "t.tsv", [("the cat", target) for target in targets])
+    text = dataclasses.replace(BuildVocab().text, format="tsv", text_column="label")
+    config = BuildVocab(text=text, lowercase=True, min_frequency=1)
+    build_vocab([table], tmp_path / "tokenizer", config=config)
+    sources, lines = ("the cat",) * 16, tuple(range(2, 18))
+    train = LabelledTable(name="t.tsv", texts=sources, labels=tuple(targets), lines=lines)
+    with caplog.at_level(logging.WARNING):
+        examine_targets(Tokenizer.load(tmp_path / "tokenizer"), Model(), train, asked=None)
+    assert "the tokenizer changes 8 of 16 training targets" in caplog.text
+    assert "'A dog sees the river.' becomes 'a dog sees the river.'" in caplog.text
+    assert "--no-lowercase keeps case" in caplog.text
 
 
 def test_labels_that_are_nearly_all_different_name_the_task(
