@@ -37,10 +37,12 @@ class Drawn(NamedTuple):
     Attributes:
         records: of `RECORD`, in the order of the documents.
         unused: tokens of the documents that fit in no example.
+        number: of the pass, from 0.
     """
 
     records: Records
     unused: int = 0
+    number: int = 0
 
 
 class Examples(NamedTuple):

@@ -3,8 +3,10 @@
 Examples that need no drawn pairs are made here: packed sentences, and rows of a table.
 """
 
+import itertools
 import logging
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,15 +144,10 @@ def _write_training_examples(
     path: Path, training: SplitDocuments, config: MakeData, *, seed: int, passes: int
 ) -> tuple[list[int], int]:
     """Write one pass after another, a block of documents at a time."""
-    ends, total, unused = [], 0, 0
     draw = _choose_procedure(training, config, balance_key=derive(seed, "balance"))
-    with path.open("wb") as file:
-        for number in range(passes):
-            for drawn in draw(derive(seed, "pairs", number)):
-                file.write(drawn.records.tobytes())
-                total += len(drawn.records)
-                unused += drawn.unused
-            ends.append(total)
+    drawn = draw([derive(seed, "pairs", number) for number in range(passes)])
+    ends, unused = _write_passes(path, drawn, passes)
+    total = ends[-1]
     if total == 0:
         raise CorpusError(
             f"no pair can be made: each of the {len(training):,} training documents is a single "
@@ -167,6 +164,22 @@ def _write_training_examples(
                 100 * share,
             )
     return ends, unused
+
+
+def _write_passes(path: Path, drawn: Iterable[Drawn], passes: int) -> tuple[list[int], int]:
+    """Write blocks of several passes, pass by pass; return where each ends, and unused tokens."""
+    unused = 0
+    with tempfile.TemporaryFile(dir=path.parent) as file, path.open("wb") as ordered:
+        places: list[list[tuple[int, int]]] = [[] for _ in range(passes)]
+        for block in drawn:
+            places[block.number].append((file.tell(), block.records.nbytes))
+            file.write(block.records.tobytes())
+            unused += block.unused
+        for start, size in itertools.chain.from_iterable(places):
+            file.seek(start)
+            ordered.write(file.read(size))
+    sizes = [sum(size for _, size in places_of_pass) for places_of_pass in places]
+    return [end // RECORD.itemsize for end in itertools.accumulate(sizes)], unused
 
 
 def _write_held_out_examples(
@@ -187,7 +200,7 @@ def _write_held_out_examples(
         # On disk first, as there may be many more than are kept.
         draw = _choose_procedure(held_out, config, balance_key=derive(seed, "held-out balance"))
         with path.open("wb") as file:
-            for drawn in draw(derive(seed, "held-out pairs")):
+            for drawn in draw([derive(seed, "held-out pairs")]):
                 file.write(drawn.records.tobytes())
         records = map_records(path)
         kept = np.arange(len(records))
@@ -275,16 +288,23 @@ def fit_table_pairs(documents: SplitDocuments, *, max_seq_length: int) -> Iterat
 
 def _choose_procedure(
     documents: SplitDocuments, config: MakeData, *, balance_key: int
-) -> Callable[[int], Iterator[Drawn]]:
-    """Return a function that draws the examples of a pass, given a key."""
+) -> Callable[[Sequence[int]], Iterator[Drawn]]:
+    """Return a function that draws the examples of some passes, given a key for each."""
     length = config.max_seq_length
     if config.text.pair_column is not None:
-        return lambda _: fit_table_pairs(documents, max_seq_length=length)
+        return lambda keys: _repeat(fit_table_pairs(documents, max_seq_length=length), len(keys))
     if config.objective == "mlm":
-        return lambda _: pack_sentences(documents, max_seq_length=length)
+        return lambda keys: _repeat(pack_sentences(documents, max_seq_length=length), len(keys))
     rules = PairRules(max_seq_length=length, short_seq_prob=config.short_seq_prob)
     if config.objective == "mlm-sop":
-        return lambda key: draw_order_pairs(documents, rules, key=key)
+        return lambda keys: draw_order_pairs(documents, rules, keys=keys)
     if config.balance_nsp:
         rules = balance(documents, rules, key=balance_key)
-    return lambda key: draw_next_pairs(documents, rules, key=key)
+    return lambda keys: draw_next_pairs(documents, rules, keys=keys)
+
+
+def _repeat(drawn: Iterable[Drawn], passes: int) -> Iterator[Drawn]:
+    """Yield examples, which nothing random decides, for each pass."""
+    for block in drawn:
+        for number in range(passes):
+            yield block._replace(number=number)

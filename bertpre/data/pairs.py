@@ -1,12 +1,13 @@
 """Pairs of segments as offsets, drawn as in BERT's own create_pretraining_data.py.
 
-All documents of a block advance together, by one chunk each, so that no Python code runs for each
-example. Each document has its own random numbers, whatever its block.
+All documents of a block advance together, by one chunk each and in several passes at once, so that
+no Python code runs for each example. This walk finds only which sentences are whose; all tokens of
+the pairs are drawn after it. A document has its own random numbers in each pass.
 """
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,6 @@ from bertpre.data.examples import (
     Drawn,
     Records,
     make_records,
-    sort_by_document,
 )
 from bertpre.data.random64 import U64, Array, below, count_heads, derive, hash64, uniform
 from bertpre.data.split import SplitDocuments
@@ -29,6 +29,9 @@ _A_END, _LABEL, _OTHER, _B_START, _A_FRONT, _B_FRONT = range(6)
 _SAMPLED_DOCUMENTS = 4096
 _FEWEST_SAMPLED_PAIRS, _MOST_SAMPLED_PASSES = 1000, 200
 _BISECTIONS = 8
+# Drawn at once, over all passes; the arrays for this many take some 50 MB.
+_WALKED_DOCUMENTS = 1 << 16
+_WALKED_SENTENCES = 1 << 19
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,9 +60,10 @@ class PairRules:
 
 @dataclass(kw_only=True, slots=True)
 class _Walk:
-    """The positions in the unfinished documents of a block."""
+    """The positions in the unfinished documents of a block, in several passes."""
 
-    documents: Array  # their numbers
+    owners: Array  # numbers of the walks: the documents in the first pass, then in the next
+    documents: Array  # numbers of the documents
     keys: U64
     targets: Array  # tokens that close a chunk
     starts: Array  # the first sentence of the next chunk
@@ -69,33 +73,70 @@ class _Walk:
         """Return the sentence after each document's next chunk."""
         store = documents.store
         reached = store.sentences_at(store.token_offsets(self.starts) + self.targets, side="left")
-        return np.clip(reached, self.starts + 1, self.end)
+        closed: Array = np.minimum(np.maximum(reached, self.starts + 1), self.end)
+        return closed
 
     def move_to(self, starts: Array) -> None:
         """Start the next chunks here, and drop documents that are finished."""
+        self.starts = starts
         going = starts < self.end
-        self.documents, self.keys = self.documents[going], self.keys[going]
-        self.targets, self.end = self.targets[going], self.end[going]
-        self.starts = starts[going]
+        if not going.all():
+            self.owners, self.documents = self.owners[going], self.documents[going]
+            self.keys, self.targets = self.keys[going], self.targets[going]
+            self.starts, self.end = starts[going], self.end[going]
 
 
-def draw_next_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
-    """Draw the sentence pairs of one pass, in which B is the next text or random.
+class _Chunks(NamedTuple):
+    """Consecutive sentences that each become a pair.
+
+    Attributes:
+        owners, documents, targets: as of `_Walk`.
+        numbers: what the pair's random choices derive from, uint64.
+        starts, ends: the first sentence, and the one after the last.
+        a_ends: the sentence after the last of A.
+        is_random: whether B comes from another document.
+    """
+
+    owners: Array
+    documents: Array
+    targets: Array
+    numbers: U64
+    starts: Array
+    ends: Array
+    a_ends: Array
+    is_random: Array
+
+
+# Turns the next chunk of each document into what the pairs are, and where the walk goes on.
+_Step = Callable[[SplitDocuments, _Walk, PairRules, U64], tuple[_Chunks, Array]]
+# Turns chunks into records, and says which of them are pairs.
+_Finish = Callable[[SplitDocuments, _Chunks, PairRules], tuple[Records, Array]]
+
+
+def draw_next_pairs(
+    documents: SplitDocuments, rules: PairRules, *, keys: Sequence[int]
+) -> Iterator[Drawn]:
+    """Draw the sentence pairs of some passes, in which B is the next text or random.
 
     Args:
         documents: at least two of distinct text.
         rules: lengths and shares.
-        key: a number from `derive`; one key, one pass.
+        keys: numbers from `derive`, one for each pass.
+
+    Yields:
+        The pairs of each block of documents in each pass.
 
     Source: google-research/bert create_pretraining_data.py, create_instances_from_document.
         As there, a chunk of one sentence always gets a random B, so more than half of the pairs
         are random.
     """
-    return _draw_pairs(documents, rules, key, _next_pairs)
+    return _draw_pairs(documents, rules, keys, _next_chunks, _next_pairs)
 
 
-def draw_order_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -> Iterator[Drawn]:
-    """Draw pairs of consecutive text for one pass, half of them with A and B swapped.
+def draw_order_pairs(
+    documents: SplitDocuments, rules: PairRules, *, keys: Sequence[int]
+) -> Iterator[Drawn]:
+    """Draw pairs of consecutive text for some passes, half of them with A and B swapped.
 
     A chunk of one sentence is cut between two of its tokens, so that its text is not lost; a chunk
     of one token makes no example.
@@ -103,11 +144,11 @@ def draw_order_pairs(documents: SplitDocuments, rules: PairRules, *, key: int) -
     Args:
         documents: any number of them.
         rules: lengths.
-        key: a number from `derive`; one key, one pass.
+        keys: numbers from `derive`, one for each pass.
 
     Source: Lan et al. 2019 (ALBERT), section 3.1, except for chunks of one sentence.
     """
-    return _draw_pairs(documents, rules, key, _order_pairs)
+    return _draw_pairs(documents, rules, keys, _order_chunks, _order_pairs)
 
 
 def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRules:
@@ -118,18 +159,18 @@ def balance(documents: SplitDocuments, rules: PairRules, *, key: int) -> PairRul
     places = np.linspace(0, len(documents) - 1, min(len(documents), _SAMPLED_DOCUMENTS))
     sample = _Sample(documents, np.unique(places.astype(np.int64)))
 
-    def labels(share: float, key: int) -> Array:
+    def labels(share: float, keys: Sequence[int]) -> Array:
         tried = replace(rules, reads_past_chunk=True, random_share=share)
-        drawn = draw_next_pairs(sample, tried, key=key)
+        drawn = draw_next_pairs(sample, tried, keys=keys)
         return np.concatenate([block.records["label"] for block in drawn])
 
     # A few pairs are a poor estimate of a share, so they are drawn many times.
-    again = min(_MOST_SAMPLED_PASSES, _FEWEST_SAMPLED_PAIRS // len(labels(0.5, key)))
+    again = min(_MOST_SAMPLED_PASSES, _FEWEST_SAMPLED_PAIRS // len(labels(0.5, [key])))
     keys = [key, *(derive(key, "again", i) for i in range(again))]
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         share = (low + high) / 2
-        if np.concatenate([labels(share, key) for key in keys]).mean() > 0.5:
+        if labels(share, keys).mean() > 0.5:
             high = share
         else:
             low = share
@@ -172,89 +213,144 @@ class _Sample(SplitDocuments):
 
 
 def _draw_pairs(
-    documents: SplitDocuments,
-    rules: PairRules,
-    key: int,
-    draw: Callable[[SplitDocuments, _Walk, PairRules, U64], tuple[Records, Array]],
+    documents: SplitDocuments, rules: PairRules, keys: Sequence[int], step: _Step, finish: _Finish
 ) -> Iterator[Drawn]:
-    """Call ``draw`` for a pair of each document again and again until all are finished.
-
-    It returns a record for each unfinished document, and which records are pairs: a chunk of one
-    token makes none.
-    """
+    """Walk through the documents of each block, in as many passes at once as fit in memory."""
     for block in documents.blocks():
-        records, owners = [], []
-        unused = 0
-        walk = _start(documents, block, rules, key)
-        for chunk in itertools.count():
-            if len(walk.starts) == 0:
-                break
-            numbers = hash64(walk.keys, np.full(len(walk.keys), chunk))
-            owner = walk.documents
-            drawn, is_pair = draw(documents, walk, rules, numbers)
-            records.append(drawn[is_pair])
-            owners.append(owner[is_pair])
-            unused += int((~is_pair).sum())
-        yield Drawn(sort_by_document(records, owners), unused)
+        sentences = int((documents.end[block] - documents.first[block]).sum())
+        room = min(_WALKED_DOCUMENTS // len(block), _WALKED_SENTENCES // sentences)
+        at_once = max(1, room)
+        for first in range(0, len(keys), at_once):
+            walk = _start(documents, block, rules, keys[first : first + at_once])
+            num_passes = len(walk.starts) // len(block)
+            chunks = _walk(documents, walk, rules, step)
+            records, is_pair = finish(documents, chunks, rules)
+            passes = chunks.owners // len(block)
+            ends = np.searchsorted(passes, np.arange(num_passes + 1))
+            for number in range(num_passes):
+                here = slice(ends[number], ends[number + 1])
+                kept = records[here][is_pair[here]]
+                yield Drawn(kept, unused=int((~is_pair[here]).sum()), number=first + number)
 
 
-def _start(documents: SplitDocuments, block: Array, rules: PairRules, key: int) -> _Walk:
-    lengths = hash64(derive(key, "length"), block)
+def _start(documents: SplitDocuments, block: Array, rules: PairRules, keys: Sequence[int]) -> _Walk:
+    def hashes(purpose: str) -> U64:
+        return np.concatenate([hash64(derive(key, purpose), block) for key in keys])
+
+    lengths = hashes("length")
     is_short = uniform(lengths) < rules.short_seq_prob
     short = 2 + below(hash64(0, lengths), rules.budget - 1)
     return _Walk(
-        documents=block,
-        keys=hash64(derive(key, "document"), block),
+        owners=np.arange(len(keys) * len(block)),
+        documents=np.tile(block, len(keys)),
+        keys=hashes("document"),
         targets=np.where(is_short, short, rules.budget),
-        starts=documents.first[block],
-        end=documents.end[block],
+        starts=np.tile(documents.first[block], len(keys)),
+        end=np.tile(documents.end[block], len(keys)),
     )
 
 
-def _next_pairs(
+def _walk(documents: SplitDocuments, walk: _Walk, rules: PairRules, step: _Step) -> _Chunks:
+    """Return all chunks, in the order of the walks."""
+    found: list[_Chunks] = []
+    while len(walk.starts):
+        numbers = hash64(walk.keys, np.array(len(found)))
+        chunks, starts = step(documents, walk, rules, numbers)
+        found.append(chunks)
+        walk.move_to(starts)
+    order = np.argsort(np.concatenate([chunks.owners for chunks in found]), kind="stable")
+    return _Chunks(*(np.concatenate(arrays)[order] for arrays in zip(*found, strict=True)))
+
+
+def _next_chunks(
     documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
-) -> tuple[Records, Array]:
-    """Draw the next pair of each document, and move past it."""
-    store = documents.store
+) -> tuple[_Chunks, Array]:
+    """Take the next chunk of each document, and draw where A ends and whether B is random."""
     ends = walk.close_chunks(documents)
     sizes = ends - walk.starts
     a_ends = walk.starts + 1 + below(hash64(_A_END, numbers), np.maximum(sizes - 1, 1))
     a_ends = np.minimum(a_ends, ends)
-    a = store.token_offsets(walk.starts), store.token_offsets(a_ends)
-    # The tokens that B needs to reach the target; with 1, B is a single sentence.
-    missing = np.maximum(walk.targets - (a[1] - a[0]), 1)
     has_next = sizes > 1
     if rules.reads_past_chunk:
-        more = np.clip(store.sentences_at(a[1] + missing, side="left"), a_ends + 1, walk.end)
+        missing = _missing_tokens(documents, walk.starts, a_ends, walk.targets)
+        a_tokens = documents.store.token_offsets(a_ends)
+        more = documents.store.sentences_at(a_tokens + missing, side="left")
         is_longer = ~has_next & (ends < walk.end)
-        ends = np.where(is_longer, more, ends)
+        ends = np.where(is_longer, np.clip(more, a_ends + 1, walk.end), ends)
         has_next = has_next | is_longer
     is_random = ~has_next | (uniform(hash64(_LABEL, numbers)) < rules.random_share)
-    b_start, b_end = a[1].copy(), store.token_offsets(ends)
-    which = np.flatnonzero(is_random)
-    others = documents.draw_others(walk.documents[which], hash64(_OTHER, numbers[which]))
-    first, end = documents.first[others], documents.end[others]
-    start = first + below(hash64(_B_START, numbers[which]), end - first)
-    b_start[which] = store.token_offsets(start)
-    reached = store.sentences_at(b_start[which] + missing[which], side="left")
-    b_end[which] = store.token_offsets(np.clip(reached, start + 1, end))
-    a, b = _truncate(a, (b_start, b_end), rules.budget, numbers)
+    chunks = _Chunks(
+        owners=walk.owners,
+        documents=walk.documents,
+        targets=walk.targets,
+        numbers=numbers,
+        starts=walk.starts,
+        ends=ends,
+        a_ends=a_ends,
+        is_random=is_random,
+    )
     # After a random B, the unused sentences of the chunk go back.
-    walk.move_to(np.where(is_random, a_ends, ends))
-    labels = np.where(is_random, RANDOM_NEXT, IS_NEXT)
+    return chunks, np.where(is_random, a_ends, ends)
+
+
+def _missing_tokens(
+    documents: SplitDocuments, starts: Array, a_ends: Array, targets: Array
+) -> Array:
+    """Return the tokens that B needs to reach the target; with 1, B is a single sentence."""
+    store = documents.store
+    a_lengths = store.token_offsets(a_ends) - store.token_offsets(starts)
+    missing: Array = np.maximum(targets - a_lengths, 1)
+    return missing
+
+
+def _next_pairs(
+    documents: SplitDocuments, chunks: _Chunks, rules: PairRules
+) -> tuple[Records, Array]:
+    """Draw the random B, and cut all pairs."""
+    store = documents.store
+    a = store.token_offsets(chunks.starts), store.token_offsets(chunks.a_ends)
+    b_start, b_end = a[1].copy(), store.token_offsets(chunks.ends)
+    which = np.flatnonzero(chunks.is_random)
+    numbers = chunks.numbers[which]
+    others = documents.draw_others(chunks.documents[which], hash64(_OTHER, numbers))
+    first, end = documents.first[others], documents.end[others]
+    start = first + below(hash64(_B_START, numbers), end - first)
+    b_start[which] = store.token_offsets(start)
+    missing = np.maximum(chunks.targets - (a[1] - a[0]), 1)[which]
+    reached = store.sentences_at(b_start[which] + missing, side="left")
+    b_end[which] = store.token_offsets(np.clip(reached, start + 1, end))
+    a, b = _truncate(a, (b_start, b_end), rules.budget, chunks.numbers)
+    labels = np.where(chunks.is_random, RANDOM_NEXT, IS_NEXT)
     return make_records(a[0], b[0], a[1], b[1], labels), np.ones(len(labels), bool)
 
 
-def _order_pairs(
+def _order_chunks(
     documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
-) -> tuple[Records, Array]:
-    """Cut the next chunk of each document in two, and move past it."""
-    store = documents.store
+) -> tuple[_Chunks, Array]:
+    """Take the next chunk of each document."""
     ends = walk.close_chunks(documents)
-    sizes = ends - walk.starts
-    start, end = store.token_offsets(walk.starts), store.token_offsets(ends)
+    chunks = _Chunks(
+        owners=walk.owners,
+        documents=walk.documents,
+        targets=walk.targets,
+        numbers=numbers,
+        starts=walk.starts,
+        ends=ends,
+        a_ends=ends,
+        is_random=np.zeros(len(ends), bool),
+    )
+    return chunks, ends
+
+
+def _order_pairs(
+    documents: SplitDocuments, chunks: _Chunks, rules: PairRules
+) -> tuple[Records, Array]:
+    """Cut each chunk in two; a chunk of one token makes no pair."""
+    store, numbers = documents.store, chunks.numbers
+    sizes = chunks.ends - chunks.starts
+    start, end = store.token_offsets(chunks.starts), store.token_offsets(chunks.ends)
     drawn = hash64(_A_END, numbers)
-    at_sentence = store.token_offsets(walk.starts + 1 + below(drawn, np.maximum(sizes - 1, 1)))
+    at_sentence = store.token_offsets(chunks.starts + 1 + below(drawn, np.maximum(sizes - 1, 1)))
     at_token = start + 1 + below(drawn, np.maximum(end - start - 1, 1))
     middle = np.where(sizes > 1, at_sentence, at_token)
     swap = uniform(hash64(_LABEL, numbers)) >= 0.5
@@ -264,7 +360,6 @@ def _order_pairs(
         rules.budget,
         numbers,
     )
-    walk.move_to(ends)
     labels = np.where(swap, SWAPPED, IN_ORDER)
     return make_records(a[0], b[0], a[1], b[1], labels), end - start > 1
 

@@ -41,11 +41,11 @@ def hash64(key: int | U64, values: npt.NDArray[Any]) -> U64:
     """Hash each integer under a key; the vectorised step of `derive`.
 
     Args:
-        key: a number from `derive`, or an array of them of the shape of ``values``.
-        values: integers of any shape.
+        key: a number from `derive`, or an array of them.
+        values: integers of any shape that broadcasts with the keys.
 
     Returns:
-        Uniform 64-bit numbers of the shape of ``values``.
+        Uniform 64-bit numbers of their common shape.
     """
     return _round_array(values.astype(np.uint64) ^ np.asarray(key, dtype=np.uint64))
 
@@ -69,6 +69,8 @@ def count_heads(keys: U64, coins: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
         coins: int64, (n,): how many are tossed for each.
     """
     words = (coins + 63) // 64
+    if not words.any():
+        return np.zeros(len(keys), np.int64)
     owners = np.repeat(np.arange(len(keys)), words)
     place = np.arange(len(owners)) - np.repeat(np.cumsum(words) - words, words)
     numbers = hash64(keys[owners], place)

@@ -173,15 +173,15 @@ class TokenStore:
         if not counts:
             raise DataFormatError(f"{folder}: holds no finished shard", "rerun make-data")
         self.folder = folder
-        self._token_ends = list(itertools.accumulate(c.tokens for c in counts))
-        self._sentence_ends = list(itertools.accumulate(c.sentences for c in counts))
-        ends = zip(counts, self._token_ends, self._sentence_ends, strict=True)
+        self._token_ends = np.cumsum([c.tokens for c in counts])
+        self._sentence_ends = np.cumsum([c.sentences for c in counts])
+        ends = zip(counts, self._token_ends.tolist(), self._sentence_ends.tolist(), strict=True)
         self._shards = [
             _Shard(folder / f"{number:05d}", c, tokens - c.tokens, sentences - c.sentences)
             for number, (c, tokens, sentences) in enumerate(ends)
         ]
-        self.num_tokens = self._token_ends[-1]
-        self.num_sentences = self._sentence_ends[-1]
+        self.num_tokens = int(self._token_ends[-1])
+        self.num_sentences = int(self._sentence_ends[-1])
         self.num_documents = sum(c.documents for c in counts)
         self.ids_bytes = sum(c.tokens * c.id_bytes for c in counts)
         self.text_bytes = sum(c.text_bytes for c in counts)

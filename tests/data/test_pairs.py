@@ -1,6 +1,6 @@
 import bisect
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertpre.data import pairs
 from bertpre.data import split as module
 from bertpre.data.examples import (
     IS_NEXT,
@@ -74,7 +75,7 @@ def by_document(documents: Documents, drawn: Iterable[Drawn]) -> list[Rows]:
 
 def pairs_of(documents: Documents, length: int, short: float = 0.1, key: int = 1) -> list[Rows]:
     rules = PairRules(max_seq_length=length, short_seq_prob=short)
-    return by_document(documents, draw_next_pairs(documents, rules, key=key))
+    return by_document(documents, draw_next_pairs(documents, rules, keys=[key]))
 
 
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), min_size=2, max_size=6)
@@ -107,6 +108,23 @@ def test_every_pair_is_what_its_label_says(corpus: list[list[int]], length: int,
                 assert not low <= b_start < high
                 assert any(s <= b_start < b_end <= e for s, e in spans)
                 previous_end = a_end
+
+
+@pytest.mark.parametrize("draw", [draw_next_pairs, draw_order_pairs])
+@pytest.mark.parametrize("room", [1, 10, 1000])
+@given(corpora)
+def test_several_passes_at_once_are_those_drawn_alone(
+    draw: Callable[..., Iterable[Drawn]], room: int, corpus: list[list[int]]
+) -> None:
+    documents, rules = split_of(corpus), PairRules(max_seq_length=32, short_seq_prob=0.5)
+    keys = [5, 6, 7, 8]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "_WALKED_SENTENCES", room)
+        together = {drawn.number: drawn for drawn in draw(documents, rules, keys=keys)}
+    for number, key in enumerate(keys):
+        (alone,) = draw(documents, rules, keys=[key])
+        assert together[number].records.tolist() == alone.records.tolist()
+        assert together[number].unused == alone.unused
 
 
 @given(corpora)
@@ -359,7 +377,7 @@ def test_pairs_in_order_are_consecutive_and_swapped_ones_the_other_way_round(
     spans = [(documents.offsets(i)[0], documents.offsets(i)[-1]) for i in range(len(corpus))]
     rules = PairRules(max_seq_length=length, short_seq_prob=0.1)
 
-    (drawn,) = draw_order_pairs(documents, rules, key=key)
+    (drawn,) = draw_order_pairs(documents, rules, keys=[key])
 
     rows = by_document(documents, [drawn])
     for (low, high), records in zip(spans, rows, strict=True):
@@ -386,7 +404,7 @@ def test_half_of_the_order_pairs_are_swapped() -> None:
     rules = PairRules(max_seq_length=64, short_seq_prob=0.1)
 
     labels = np.concatenate(
-        [drawn.records["label"] for drawn in draw_order_pairs(documents, rules, key=1)]
+        [drawn.records["label"] for drawn in draw_order_pairs(documents, rules, keys=[1])]
     )
 
     assert np.mean(labels) == pytest.approx(0.5, abs=5 * 0.5 / len(labels) ** 0.5)
@@ -396,7 +414,7 @@ def test_order_pairs_take_every_token_but_a_lonely_one() -> None:
     documents = split_of([[3, 4], [1], [9], [2, 1]])
     rules = PairRules(max_seq_length=128, short_seq_prob=0.0)
 
-    (drawn,) = draw_order_pairs(documents, rules, key=1)
+    (drawn,) = draw_order_pairs(documents, rules, keys=[1])
 
     lengths = drawn.records["a_length"].astype(int) + drawn.records["b_length"]
     assert lengths.tolist() == [7, 9, 3]
@@ -404,7 +422,7 @@ def test_order_pairs_take_every_token_but_a_lonely_one() -> None:
 
 
 def random_share(documents: Documents, rules: PairRules) -> float:
-    drawn = draw_next_pairs(documents, rules, key=7)
+    drawn = draw_next_pairs(documents, rules, keys=[7])
     return float(np.concatenate([block.records["label"] for block in drawn]).mean())
 
 
@@ -446,7 +464,7 @@ def test_true_pairs_that_balance_adds_follow_in_the_text() -> None:
         max_seq_length=64, short_seq_prob=0.0, random_share=0.0, reads_past_chunk=True
     )
 
-    rows = by_document(documents, draw_next_pairs(documents, rules, key=1))
+    rows = by_document(documents, draw_next_pairs(documents, rules, keys=[1]))
 
     for number, records in enumerate(rows):
         first = records[0]
