@@ -1,12 +1,14 @@
 """make-data and the loader: speed, memory and disk, ``make bench``.
 
 Speed is a ratio to the bare ``encode_batch_fast`` of the tokenizers library with all its threads on
-the same lines, in turns. On a machine with other work, processor time tells more than elapsed time,
-so both are shown. Texts are invented, with words that grow in number as in nature.
+the same lines in memory, in turns. Ours is the whole command: start, reading, tokens, examples,
+report and a finished folder. On a machine with other work, processor time tells more than elapsed
+time, so both are shown. The texts are real (see `real_text`), but invented for memory.
 """
 
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import tokenizers
 from bench_vocabulary import measure_process, spell
+from real_text import megabytes_of, write_real_texts
 
 from bertpre import build_vocab, make_data
 from bertpre.config.schema import BuildVocab, MakeData
@@ -28,7 +31,7 @@ ROUNDS = 3
 _DIFFERENT_WORDS = 1_000_000
 _FREQUENT_WORDS = 2500
 _WORDS_AT_ONCE = 200_000
-MEGABYTES = 100
+VOCAB_SIZE = 16_000
 MAKE = (
     "import sys; from bertpre.config.schema import MakeData;"
     "from bertpre.data.make_data import make_data;"
@@ -63,24 +66,6 @@ def write_english_text(path: Path, megabytes: int) -> None:
                 size += file.write(text + (".\n\n" if number % 10 == 9 else ".\n"))
 
 
-def write_chinese_text(path: Path, megabytes: int) -> None:
-    """Invent Chinese prose: sentences of 5 to 40 characters by Zipf's law, with punctuation."""
-    generator = np.random.default_rng(7)
-    characters = np.array([chr(point) for point in range(0x4E00, 0x4E00 + 6000)])
-    size = 0
-    with path.open("w", encoding="utf-8") as file:
-        while size < megabytes * 10**6:
-            lines = []
-            for number, length in enumerate(generator.integers(5, 41, 5000)):
-                ranks = np.minimum(generator.zipf(1.15, length), len(characters)) - 1
-                text = "".join(characters[ranks])
-                comma = int(length) // 2
-                lines.append(f"{text[:comma]}，{text[comma:]}。" + "\n" * (1 + (number % 12 == 11)))
-            joined = "".join(lines)
-            file.write(joined)
-            size += len(joined.encode())
-
-
 def clock(run: Callable[[], object]) -> Times:
     """Run once."""
 
@@ -93,62 +78,79 @@ def clock(run: Callable[[], object]) -> Times:
     return Times(time.perf_counter() - start, processor() - before)
 
 
-def make_tokenizer(text: Path, folder: Path) -> Path:
+def make_tokenizer(texts: Sequence[Path], folder: Path) -> Path:
     """Make a vocabulary from the text."""
-    config = BuildVocab(vocab_size=20_000, sample_bytes=10**7)
-    build_vocab([text], folder / "tokenizer", config, overwrite=True)
+    config = BuildVocab(vocab_size=VOCAB_SIZE, sample_bytes=10**7)
+    build_vocab(texts, folder / "tokenizer", config, overwrite=True)
     return folder / "tokenizer"
 
 
-def bench_speed(name: str, text: Path, folder: Path) -> None:
+def bench_speed(name: str, texts: Sequence[Path], folder: Path) -> None:
     """Text to finished data folder, against the bare library."""
-    tokenizer = make_tokenizer(text, folder)
+    tokenizer = make_tokenizer(texts, folder)
     bare = tokenizers.Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    lines = [line for line in text.read_text(encoding="utf-8").split("\n") if line]
+    lines = [
+        line for text in texts for line in text.read_text(encoding="utf-8").split("\n") if line
+    ]
 
     def theirs() -> None:
         for start in range(0, len(lines), 10_000):  # all at once would take gigabytes
             bare.encode_batch_fast(lines[start : start + 10_000])
 
-    runs: dict[str, Callable[[], object]] = {"bare": theirs}
-    for workers in (1, 2):
-        for dupe_factor in (1, 5):
-            config = MakeData(workers=workers, dupe_factor=dupe_factor)
-            runs[f"{workers} workers, {dupe_factor} passes"] = lambda config=config: make_data(
-                [text], tokenizer=tokenizer, output=folder / "data", config=config, overwrite=True
-            )
+    def ours(workers: int) -> None:
+        command = [sys.executable, "-m", "bertpre", "make-data", *map(str, texts), "--overwrite"]
+        command += ["--tokenizer", str(tokenizer), "--output", str(folder / "data")]
+        subprocess.run([*command, f"--workers={workers}"], check=True, capture_output=True)
+
+    runs = {"bare": theirs, "1 worker": lambda: ours(1), "2 workers": lambda: ours(2)}
     times: dict[str, list[Times]] = {name: [] for name in runs}
     for _ in range(ROUNDS):
         for what, run in runs.items():
             times[what].append(clock(run))
-    megabytes = text.stat().st_size / 1e6
+    megabytes = megabytes_of(texts)
     bare_times = times.pop("bare")
-    for what, ours in times.items():
+    for what, measured in times.items():
         elapsed, processor = (
-            statistics.median(b[i] / o[i] for b, o in zip(bare_times, ours, strict=True))
+            statistics.median(b[i] / o[i] for b, o in zip(bare_times, measured, strict=True))
             for i in range(2)
         )
-        speed = megabytes / statistics.median(run.elapsed for run in ours)
+        seconds = statistics.median(run.elapsed for run in measured)
         print(
-            f"make-data, {name}, {what}: {speed:.1f} MB/s, {elapsed:.1f} times bare "
-            f"encode_batch_fast, {processor:.1f} times by processor time",
+            f"make-data, {name}, {megabytes:.1f} MB, {what}: {seconds:.1f} s, {elapsed:.1f} times "
+            f"bare encode_batch_fast, {processor:.1f} times by processor time",
             flush=True,
         )
 
 
-def bench_disk(name: str, text: Path, folder: Path) -> None:
+def bench_start(folder: Path) -> None:
+    """A megabyte of text against the time of importing the command's libraries."""
+    text = folder / "megabyte.txt"
+    write_english_text(text, 1)
+    tokenizer = make_tokenizer([text], folder)
+    command = [sys.executable, "-m", "bertpre", "make-data", str(text), "--overwrite"]
+    command += ["--tokenizer", str(tokenizer), "--output", str(folder / "small")]
+    imports = "import numpy, tokenizers, pydantic, typer, rich, yaml, multiprocessing"
+    ratios = []
+    for _ in range(2 * ROUNDS):
+        libraries = clock(lambda: subprocess.run([sys.executable, "-c", imports], check=True))
+        whole = clock(lambda: subprocess.run(command, check=True, capture_output=True))
+        ratios.append(whole.elapsed / libraries.elapsed)
+    print(f"make-data, 1 MB: {statistics.median(ratios):.1f} times the import of its libraries")
+
+
+def bench_disk(name: str, texts: Sequence[Path], folder: Path) -> None:
     """Bytes written for each byte of text."""
     for dupe_factor in (1, 10):
         output = folder / "data"
         make_data(
-            [text],
+            texts,
             tokenizer=folder / "tokenizer",
             output=output,
             config=MakeData(dupe_factor=dupe_factor),
             overwrite=True,
         )
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-        share = size / text.stat().st_size
+        share = size / 1e6 / megabytes_of(texts)
         print(f"make-data, {name}, {dupe_factor} passes: {share:.2f} bytes for each byte of text")
 
 
@@ -180,7 +182,7 @@ def bench_memory(sizes: Sequence[int], folder: Path) -> None:
     text = folder / "text.txt"
     for megabytes in sizes:
         write_english_text(text, megabytes)
-        make_tokenizer(text, folder)
+        make_tokenizer([text], folder)
         cost = measure_process(MAKE, text, folder / "tokenizer", folder / "data")
         print(f"make-data, {megabytes} MB: {cost.mebibytes:.0f} MiB of private memory", flush=True)
 
@@ -189,11 +191,11 @@ def main(sizes: Sequence[int]) -> None:
     """Print a line for each measurement; ``sizes`` are those of the texts for memory, in MB."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        text = folder / "text.txt"
-        for language, write in (("English", write_english_text), ("Chinese", write_chinese_text)):
-            write(text, MEGABYTES)
-            bench_speed(language, text, folder)
-            bench_disk(language, text, folder)
+        (folder / "texts").mkdir()
+        for language, texts in write_real_texts(folder / "texts").items():
+            bench_speed(language, texts, folder)
+            bench_disk(language, texts, folder)
+        bench_start(folder)
         bench_loader(folder)
         bench_memory(sizes, folder)
 

@@ -167,9 +167,7 @@ def tokenize_documents(
         places = np.unique(
             np.searchsorted(np.cumsum(found.lengths), np.flatnonzero(is_unknown), side="right")
         )
-        for chunk, count in tokenizer.unknown_chunks([sentences[i] for i in places]):
-            for what in _unknown_parts(chunk, tokenizer):
-                unknown[what] += count
+        unknown = _count_unknown(tokenizer, [sentences[place] for place in places])
     return TokenizedDocuments(
         ids=found.ids.astype(id_dtype(tokenizer.vocab_size)),
         starts=found.word_starts,
@@ -188,19 +186,32 @@ def id_dtype(vocab_size: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if vocab_size <= 2**16 else np.uint32
 
 
-def _unknown_parts(chunk: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """Find what becomes [UNK]: characters, or whole tokens if the vocabulary consists of those.
+def _count_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> Counter[str]:
+    """Count what becomes [UNK]: characters, or whole tokens if the vocabulary consists of those.
 
-    A word that is unknown although each of its characters is known is returned whole.
+    A word that is unknown although each of its characters is known is counted whole.
     """
+    words: Counter[str] = Counter()
+    for chunk, count in tokenizer.unknown_chunks(texts):
+        for word in chunk.split():
+            words[word] += count
+    unknown = _find_unknown(tokenizer, list(words))
+    characters = set().union(*unknown)
+    unknown_characters = _find_unknown(tokenizer, [] if tokenizer.is_whole else list(characters))
+    found: Counter[str] = Counter()
+    for word in unknown:
+        parts = [part for part in word if part in unknown_characters]
+        for part, times in Counter(parts or [word[:_LONGEST_SHOWN]]).items():
+            found[part] += times * words[word]
+    return found
 
-    def is_unknown(text: str) -> bool:
-        return tokenizer.unk_id in tokenizer.encode(text).ids
 
-    for word in chunk.split():
-        if is_unknown(word):
-            parts = [] if tokenizer.is_whole else [part for part in word if is_unknown(part)]
-            yield from parts or [word[:_LONGEST_SHOWN]]
+def _find_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> set[str]:
+    """Return the texts that have an unknown token."""
+    found = tokenizer.encode_all(texts)
+    places = np.flatnonzero(found.ids == tokenizer.unk_id)
+    owners = np.unique(np.searchsorted(np.cumsum(found.lengths), places, side="right"))
+    return {texts[owner] for owner in owners}
 
 
 def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
