@@ -54,36 +54,45 @@ class LineDecoder:
 
     Attributes:
         number: number of the current line, from 1.
+        encoding: its name; utf-8 also for utf-8-sig, as the byte order mark is removed anyway.
     """
 
-    def __init__(self, path: Path, decoding: Decoding, on_bad_bytes: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        decoding: Decoding,
+        on_bad_bytes: Callable[[int], None],
+        *,
+        number: int = 0,
+    ) -> None:
         self._path = path
         name = codecs.lookup(decoding.encoding).name
-        self._encoding = (
-            "utf-8" if name == "utf-8-sig" else name
-        )  # the byte order mark is removed anyway
+        self.encoding = "utf-8" if name == "utf-8-sig" else name
         self._policy = decoding.on_bad_bytes
         self._on_bad_bytes = on_bad_bytes
-        self.number = 0
+        self.number = number
 
     def lines(self, stream: BinaryIO) -> Iterator[str]:
         """Yield the lines of a buffered stream without the byte order mark."""
-        self._check_start(stream)
-        # In encodings such as UTF-16, a newline byte may be part of another character.
-        if "\n".encode(self._encoding) == b"\n":
-            lines = self._by_line(stream)
-        else:
-            lines = self._by_block(stream)
+        self.check_start(cast(io.BufferedReader, stream).peek(_LOOKED_AT_BYTES))
+        lines = self.more_lines(stream)
         if (first := next(lines, None)) is not None:
             yield first.removeprefix("\ufeff")
         yield from lines
 
-    def _check_start(self, stream: BinaryIO) -> None:
+    def more_lines(self, stream: BinaryIO) -> Iterator[str]:
+        """Yield the lines of a stream that does not begin where the file does."""
+        # In encodings such as UTF-16, a newline byte may be part of another character.
+        if "\n".encode(self.encoding) == b"\n":
+            return self._by_line(stream)
+        return self._by_block(stream)
+
+    def check_start(self, data: bytes) -> None:
         """Refuse text in UTF-16 or UTF-32 if the encoding is based on single bytes."""
-        start = cast(io.BufferedReader, stream).peek(_LOOKED_AT_BYTES)[:_LOOKED_AT_BYTES]
+        start = data[:_LOOKED_AT_BYTES]
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return  # the decoder reports it if it is wrong
-        if "\0" in "a".encode(self._encoding).decode("latin-1"):
+        if "\0" in "a".encode(self.encoding).decode("latin-1"):
             return
         at_even, at_odd = start[::2].count(0), start[1::2].count(0)
         # With Latin letters, either all even or all odd bytes are 0.
@@ -92,15 +101,16 @@ class LineDecoder:
         ):
             kind = "utf-16-le" if at_odd > at_even else "utf-16-be"
             raise CorpusError(
-                f"{self._path}: expected {self._encoding.upper()}, found {start.count(0):,} NUL "
+                f"{self._path}: expected {self.encoding.upper()}, found {start.count(0):,} NUL "
                 f"bytes among the first {len(start):,}",
                 f"set --encoding to that of the text, most likely --encoding {kind}",
             )
 
     def _by_line(self, stream: BinaryIO) -> Iterator[str]:
-        for self.number, line in enumerate(stream, start=1):
+        for line in stream:
+            self.number += 1
             try:
-                yield line.decode(self._encoding)
+                yield line.decode(self.encoding)
             except UnicodeDecodeError as error:
                 if self._policy == "error":
                     raise self._error(
@@ -110,7 +120,7 @@ class LineDecoder:
 
     def _by_block(self, stream: BinaryIO) -> Iterator[str]:
         errors = "strict" if self._policy == "error" else "replace"
-        decoder = codecs.getincrementaldecoder(self._encoding)(errors)
+        decoder = codecs.getincrementaldecoder(self.encoding)(errors)
         parts: list[str] = []
         num_bytes = 0
         while True:
@@ -140,18 +150,18 @@ class LineDecoder:
 
     def _replace_bad_bytes(self, line: bytes) -> str:
         replacement = _REPLACEMENT if self._policy == "replace" else ""
-        if self._encoding == "utf-8":
+        if self.encoding == "utf-8":
             text, count = _BAD_SEQUENCE.subn(replacement, line.decode("utf-8", "surrogateescape"))
         else:
-            text = line.decode(self._encoding, "replace")
+            text = line.decode(self.encoding, "replace")
             count = text.count(_REPLACEMENT)
             text = text.replace(_REPLACEMENT, replacement)
         self._on_bad_bytes(count)
         return text
 
     def _error(self, where: str, error: UnicodeDecodeError) -> CorpusError:
-        name = self._encoding.upper()
-        guess = _guess_encoding(error.object, self._encoding)
+        name = self.encoding.upper()
+        guess = _guess_encoding(error.object, self.encoding)
         return CorpusError(
             f"{self._path}: {where}: expected {name}, found 0x{error.object[error.start]:02X}",
             f"set --encoding to that of the text{guess}; or replace and count invalid bytes "

@@ -4,24 +4,21 @@ A record is a non-blank line or sentence; a document is consecutive records that
 Duplicates are removed and lines are split into sentences if the options say so.
 """
 
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 from bertpre.config.fields import Kmer
 from bertpre.config.schema import TextOptions
 from bertpre.corpus.decoding import Decoding
-from bertpre.corpus.duplicates import remove_repeats
 from bertpre.corpus.files import read_lines
 from bertpre.corpus.inputs import InputFile, TableFormat, find_files
-from bertpre.corpus.report import (
-    CorpusReport,
-    LineCounter,
-    SentenceCounter,
-    warn_of_duplicates,
-)
-from bertpre.corpus.sentences import Record, cut_sentences
+from bertpre.corpus.records import count_and_cut, group_by_document, sentences_of, txt_records
+from bertpre.corpus.report import CorpusReport, Statistics, warn_of_duplicates
+from bertpre.corpus.sentences import Record
+from bertpre.corpus.spans import Span, find_spans
 from bertpre.corpus.tables import read_rows
 from bertpre.errors import ConfigError, CorpusError
 
@@ -32,8 +29,6 @@ _RECORDS_BEFORE_GIVING_UP = 1000
 _WARNINGS_SHOWN = 3
 # Up to this many unusable records are only counted, even if they are most of a small corpus.
 _BAD_RECORDS_PASSED_OVER = 10
-# Characters; a document is held in memory, so a file without blank lines is cut into several.
-_LONGEST_DOCUMENT = 8_000_000
 
 
 class Document(NamedTuple):
@@ -42,6 +37,11 @@ class Document(NamedTuple):
     sentences: tuple[str, ...]
     source: str
     line: int  # of the first sentence, from 1
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        """Join the records of a document."""
+        return cls(sentences_of(records), records[0].source, records[0].line)
 
 
 def read_documents(
@@ -65,7 +65,7 @@ def read_documents(
     records = read_records(
         inputs, options, kmer=kmer, report=report, on_progress=on_progress, is_quiet=is_quiet
     )
-    return _group_by_document(records)
+    return map(Document.of, group_by_document(records))
 
 
 def read_records(
@@ -98,29 +98,115 @@ def read_records(
             reading, if a file cannot be read; at the end, if there was no text or most records
             were unusable.
     """
-    files = find_files(inputs, options.format, is_quiet=is_quiet)
-    if options.pair_column is not None:
-        _check_pairs(files, options)
-    decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
-    sizes = [file.size() for file in files]
-    num_readings = 1 if options.dedup == "none" else 2
-    for file, size in zip(files, sizes, strict=True):
-        if size is None and num_readings == 2:
+    corpus = Corpus(
+        inputs, options, kmer=kmer, report=report, on_progress=on_progress, is_quiet=is_quiet
+    )
+    return corpus.records()
+
+
+class Corpus:
+    """Files of text that have been found and checked, and are read in parts or in one go.
+
+    Args:
+        inputs, options, kmer, report, on_progress, is_quiet: see `read_records`.
+
+    Raises:
+        ConfigError, CorpusError: see `read_records`.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[str | Path],
+        options: TextOptions,
+        *,
+        kmer: Kmer | None = None,
+        report: CorpusReport | None = None,
+        on_progress: Callable[[int, int | None], None] | None = None,
+        is_quiet: bool = False,
+    ) -> None:
+        self.files = find_files(inputs, options.format, is_quiet=is_quiet)
+        self.options, self.kmer = options, kmer
+        if options.pair_column is not None:
+            _check_pairs(self.files, options)
+        sizes = [file.size() for file in self.files]
+        num_readings = 1 if options.dedup == "none" else 2
+        for file, size in zip(self.files, sizes, strict=True):
+            if size is None and num_readings == 2:
+                raise CorpusError(
+                    f"{file.path}: a pipe can only be read once, but --dedup reads the text twice",
+                    "write the text to a file first",
+                )
+        self._total = None if None in sizes else num_readings * sum(size or 0 for size in sizes)
+        self._done = 0
+        self._on_progress = on_progress
+        self.report = report or CorpusReport()
+        self._statistics = Statistics(self.report)
+        decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
+        self._reading = _Reading(options, decoding, self.report, self._count_bytes, [], is_quiet)
+
+    def records(self) -> Iterator[Record]:
+        """Read everything in order."""
+        yield from self._read(self.files)
+        self.finish()
+
+    def parts(self) -> Iterator[Span | Iterator[tuple[str, ...]]]:
+        """Yield spans to be read anywhere, and documents where files must be read in order.
+
+        What was counted in spans comes back by `add`, and `finish` must follow.
+        """
+        pieces = (piece for file in self.files for piece in find_spans(file, self.options))
+        for is_span, group in itertools.groupby(pieces, lambda piece: isinstance(piece, Span)):
+            if is_span:
+                yield from cast(Iterator[Span], group)
+            else:
+                records = self._read(cast(list[InputFile], list(group)))
+                yield map(sentences_of, group_by_document(records))
+
+    def add(self, span: Span, statistics: Statistics) -> None:
+        """Add what was counted in a span."""
+        self._statistics.add(statistics)
+        self._count_bytes(span.end - span.start)
+
+    def _count_bytes(self, count: int) -> None:
+        self._done += count
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+    def _read(self, files: Sequence[InputFile]) -> Iterator[Record]:
+        reading, dedup = self._reading, self.options.dedup
+        lines = _read_lines_of(files, reading)
+        first_lines = None
+        if dedup != "none":
+            first = reading._replace(report=CorpusReport(), last_bad=[], is_quiet=True)
+            first_lines = _read_lines_of(files, first)
+        return count_and_cut(lines, first_lines, self._statistics, self.options, kmer=self.kmer)
+
+    def finish(self) -> None:
+        """Complete the report.
+
+        Raises:
+            CorpusError: there was no text, or most records were unusable.
+        """
+        self._statistics.finish()
+        report = self.report
+        hint = "check the files, and --format and --text-column"
+        last_bad = self._reading.last_bad
+        if report.documents == 0:
+            names = [str(file.path) for file in self.files]
+            shown = ", ".join(names[:3]) + (", …" if names[3:] else "")
+            bad = ""
+            if report.bad_records:
+                bad = f", {report.bad_records:,} unusable records (the last: {last_bad[0]})"
+            raise CorpusError(f"no text in the input: only blank lines{bad} in {shown}", hint)
+        usable = report.documents + report.removed_documents + report.empty_documents
+        if report.bad_records > max(usable, _BAD_RECORDS_PASSED_OVER):
             raise CorpusError(
-                f"{file.path}: a pipe can only be read once, but --dedup reads the text twice",
-                "write the text to a file first",
+                f"most records are unusable: {report.bad_records:,}, against "
+                f"{report.documents:,} usable ones; the last: {last_bad[0]}",
+                hint,
             )
-    total = None if None in sizes else num_readings * sum(size or 0 for size in sizes)
-    done = 0
-
-    def count_bytes(count: int) -> None:
-        nonlocal done
-        done += count
-        if on_progress is not None:
-            on_progress(done, total)
-
-    report = report or CorpusReport()
-    return _read(files, _Reading(options, decoding, report, count_bytes, [], is_quiet), kmer)
+        if not self._reading.is_quiet:
+            warn_of_duplicates(report, self.options)
 
 
 def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:
@@ -158,79 +244,25 @@ class _Reading(NamedTuple):
         self.report.bad_bytes += count
 
 
-def _read(files: Sequence[InputFile], reading: _Reading, kmer: Kmer | None) -> Iterator[Record]:
-    options, report = reading.options, reading.report
-    counter = SentenceCounter(report)
-    lines = _count_lines(_read_lines_of(files, reading), report)
-    if options.dedup != "none":
-        first = reading._replace(report=CorpusReport(), last_bad=[], is_quiet=True)
-        lines = remove_repeats(lines, _read_lines_of(files, first), options.dedup, report)
-    sentences = cut_sentences(lines, options.sentences, language=options.language, kmer=kmer)
-    for record in _cut_long_documents(sentences, report):
-        counter.add(record)
-        yield record
-    counter.finish()
-    hint = "check the files, and --format and --text-column"
-    if report.documents == 0:
-        shown = ", ".join(str(file.path) for file in files[:3]) + (", …" if files[3:] else "")
-        bad = ""
-        if report.bad_records:
-            bad = f", {report.bad_records:,} unusable records (the last: {reading.last_bad[0]})"
-        raise CorpusError(f"no text in the input: only blank lines{bad} in {shown}", hint)
-    usable = report.documents + report.removed_documents + report.empty_documents
-    if report.bad_records > max(usable, _BAD_RECORDS_PASSED_OVER):
-        raise CorpusError(
-            f"most records are unusable: {report.bad_records:,}, against {report.documents:,} "
-            f"usable ones; the last: {reading.last_bad[0]}",
-            hint,
-        )
-    if not reading.is_quiet:
-        warn_of_duplicates(report, options)
-
-
 def _read_lines_of(files: Sequence[InputFile], reading: _Reading) -> Iterator[Record]:
     for file in files:
         read = _txt_records if file.format == "txt" else _table_records
         yield from read(file, reading)
 
 
-def _count_lines(lines: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
-    counter = LineCounter(report)
-    for line in lines:
-        counter.add(line)
-        yield line
-    counter.finish()
-
-
-def _cut_long_documents(records: Iterable[Record], report: CorpusReport) -> Iterator[Record]:
-    characters = 0
-    for record in records:
-        characters = 0 if record.starts_document else characters
-        if characters > _LONGEST_DOCUMENT:
-            report.cut_documents += 1
-            record = record._replace(starts_document=True)
-            characters = 0
-        characters += len(record.text)
-        yield record
-
-
 def _txt_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
-    options = reading.options
-    name = str(file.path)
-    starts = True
     lines = read_lines(
         file.path,
         decoding=reading.decoding,
         on_bytes=reading.on_bytes,
         on_bad_bytes=reading.count_bad_bytes,
     )
-    for number, line in enumerate(lines, start=1):
-        if line.isspace():
-            starts = starts or options.document != "file"
-            continue
-        yield Record(line.removesuffix("\n").removesuffix("\r"), name, number, starts)
-        starts = options.document == "line"
-    if options.document == "file" and starts:
+    unit = reading.options.document
+    starts = True
+    for record in txt_records(lines, str(file.path), unit):
+        yield record
+        starts = False
+    if unit == "file" and starts:
         reading.report.empty_documents += 1
 
 
@@ -278,16 +310,3 @@ def _table_records(file: InputFile, reading: _Reading) -> Iterator[Record]:
                 yield Record(sentence.removesuffix("\r"), name, line, starts)
                 starts = False
     report.empty_documents += starts
-
-
-def _group_by_document(records: Iterator[Record]) -> Iterator[Document]:
-    sentences: list[str] = []
-    source, line = "", 0
-    for record in records:
-        if record.starts_document:
-            if sentences:
-                yield Document(tuple(sentences), source, line)
-            sentences, source, line = [], record.source, record.line
-        sentences.append(record.text)
-    if sentences:
-        yield Document(tuple(sentences), source, line)

@@ -72,6 +72,20 @@ def read_lines(
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def is_compressed(path: Path) -> bool:
+    """Return whether a file starts as compressed files do; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(_LONGEST_MAGIC)
+    except OSError:
+        return False
+    return _find_compression(first) is not None
+
+
+def _find_compression(first: bytes) -> str | None:
+    return next((kind for kind, magic in _MAGIC.items() if magic.match(first)), None)
+
+
 class _CountingFile(io.FileIO):
     """A file that reports the bytes of each read, before decompression."""
 
@@ -97,8 +111,7 @@ class _CountingFile(io.FileIO):
 
 
 def _decompress(path: Path, buffered: "io.BufferedReader[_CountingFile]") -> BinaryIO:
-    first = buffered.peek(_LONGEST_MAGIC)
-    kind = next((kind for kind, magic in _MAGIC.items() if magic.match(first)), None)
+    kind = _find_compression(buffered.peek(_LONGEST_MAGIC))
     if kind is None:
         return buffered
     open_as: dict[str, Callable[[BinaryIO], object]] = {

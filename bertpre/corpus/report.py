@@ -1,10 +1,11 @@
 """Statistics of a corpus for the manifest, and warnings about duplicates."""
 
 import hashlib
+import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +65,14 @@ class CorpusReport:
     document_length_quantiles: tuple[int, ...] = ()
 
 
+# What two parts of a text have together is the sum, but for the other fields.
+_SUMS = (
+    *("documents", "sentences", "characters", "one_sentence_documents", "empty_documents"),
+    *("bad_records", "bad_bytes", "control_characters", "cut_documents"),
+    *("removed_lines", "removed_documents"),
+)
+
+
 def hash_text(text: str) -> bytes:
     """Return a hash of `HASH_BYTES` bytes."""
     # JSON can contain half of a surrogate pair.
@@ -94,11 +103,23 @@ class DistinctSketch:
         if len(self._waiting) >= _HASHES_COUNTED_TOGETHER:
             self._count()
 
+    def merge(self, other: "DistinctSketch") -> None:
+        """Add the values of another sketch."""
+        self._count()
+        other._count()
+        self._total += other._total
+        self._mask = max(self._mask, other._mask)
+        self._kept = {number for number in self._kept | other._kept if not number & self._mask}
+        self._shrink()
+
     def _count(self) -> None:
         numbers = np.frombuffer(b"".join(self._waiting), "<u8")[::2]
         self._total += len(numbers)
         self._waiting.clear()
         self._kept.update(numbers[numbers & np.uint64(self._mask) == 0].tolist())
+        self._shrink()
+
+    def _shrink(self) -> None:
         while len(self._kept) > _SKETCH_HASHES:
             self._mask = 2 * self._mask + 1
             self._kept = {number for number in self._kept if not number & self._mask}
@@ -110,86 +131,136 @@ class DistinctSketch:
         return max(0.0, 1 - distinct / self._total) if self._total else 0.0
 
 
+class Statistics:
+    """What a `CorpusReport` is made from; that of a part of the text can be added to another.
+
+    Args:
+        report: gets the counts at once, and shares and quantiles from `finish`.
+    """
+
+    def __init__(self, report: CorpusReport) -> None:
+        self.report = report
+        self.lines, self.documents = DistinctSketch(), DistinctSketch()
+        self.sentence_lengths: Counter[int] = Counter()
+        self.document_lengths: Counter[int] = Counter()
+
+    def add(self, other: "Statistics") -> None:
+        """Add what was counted in a later part of the text."""
+        for name in _SUMS:
+            total = getattr(self.report, name) + getattr(other.report, name)
+            setattr(self.report, name, total)
+        longest = max(self.report.longest_record, other.report.longest_record)
+        self.report.longest_record = longest
+        self.lines.merge(other.lines)
+        self.documents.merge(other.documents)
+        self.sentence_lengths.update(other.sentence_lengths)
+        self.document_lengths.update(other.document_lengths)
+
+    def finish(self) -> None:
+        """Write shares and quantiles into the report."""
+        self.report.duplicate_line_share = round(self.lines.repeated_share(), 6)
+        self.report.duplicate_document_share = round(self.documents.repeated_share(), 6)
+        self.report.sentence_length_quantiles = quantiles(self.sentence_lengths)
+        self.report.document_length_quantiles = quantiles(self.document_lengths)
+
+    def count(self, documents: Sequence[Sequence[str]]) -> None:
+        """Count whole documents whose lines are their sentences."""
+        lines = list(itertools.chain.from_iterable(documents))
+        if not lines:
+            return
+        lengths, sizes = list(map(len, lines)), list(map(len, documents))
+        report = self.report
+        report.documents += len(documents)
+        report.sentences += len(lines)
+        report.characters += sum(lengths)
+        report.longest_record = max(report.longest_record, max(lengths))
+        report.one_sentence_documents += sizes.count(1)
+        report.control_characters += len(_CONTROLS.findall("\n".join(lines)))
+        _count_rounded(self.sentence_lengths, lengths)
+        _count_rounded(self.document_lengths, sizes)
+        digests = list(map(hash_text, lines))
+        self.lines.add(digests)
+        ends = itertools.accumulate(sizes)
+        self.documents.add(
+            hash_document(digests[end - size : end]) for end, size in zip(ends, sizes, strict=True)
+        )
+
+
+def hash_document(digests: Sequence[bytes]) -> bytes:
+    """Return the hash of a document, given those of its lines."""
+    document = b""
+    for start in range(0, len(digests), _COUNTED_TOGETHER):
+        document = _hash_bytes(document + b"".join(digests[start : start + _COUNTED_TOGETHER]))
+    return document
+
+
 class LineCounter:
     """Counts lines as they are in the files, in blocks for speed."""
 
-    def __init__(self, report: CorpusReport) -> None:
-        self._report = report
-        self._lines, self._documents = DistinctSketch(), DistinctSketch()
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = statistics
         self._document = b""  # the hash of its lines' hashes
         self._waiting: list[str] = []
 
     def add(self, record: Record) -> None:
         """Count a line."""
         if record.starts_document:
-            self._close_document()
+            self.finish()
         elif len(self._waiting) == _COUNTED_TOGETHER:
             self._count()
         self._waiting.append(record.text)
 
     def finish(self) -> None:
-        """Write the shares into the report."""
-        self._close_document()
-        self._report.duplicate_line_share = round(self._lines.repeated_share(), 6)
-        self._report.duplicate_document_share = round(self._documents.repeated_share(), 6)
+        """Count the last document."""
+        if self._waiting:
+            self._count()
+        if self._document:
+            self._statistics.documents.add([self._document])
+        self._document = b""
 
     def _count(self) -> None:
-        texts, report = self._waiting, self._report
+        texts, report = self._waiting, self._statistics.report
         report.longest_record = max(report.longest_record, max(map(len, texts)))
         for text in texts:
             if not text.isprintable():
                 report.control_characters += len(_CONTROLS.findall(text))
         digests = list(map(hash_text, texts))
-        self._lines.add(digests)
+        self._statistics.lines.add(digests)
         self._document = _hash_bytes(self._document + b"".join(digests))
         texts.clear()
-
-    def _close_document(self) -> None:
-        if self._waiting:
-            self._count()
-        if self._document:
-            self._documents.add([self._document])
-        self._document = b""
 
 
 class SentenceCounter:
     """Counts sentences as passed on to later stages."""
 
-    def __init__(self, report: CorpusReport) -> None:
-        self._report = report
-        self._lengths: Counter[int] = Counter()
-        self._sizes: Counter[int] = Counter()
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = statistics
         self._size = 0  # sentences of the document so far, including waiting ones
         self._waiting: list[int] = []  # their characters
 
     def add(self, record: Record) -> None:
         """Count a sentence."""
         if record.starts_document:
-            self._close_document()
-            self._report.documents += 1
+            self.finish()
+            self._statistics.report.documents += 1
         elif len(self._waiting) == _COUNTED_TOGETHER:
             self._count()
         self._size += 1
         self._waiting.append(len(record.text))
 
     def finish(self) -> None:
-        """Write the quantiles into the report."""
-        self._close_document()
-        self._report.sentence_length_quantiles = quantiles(self._lengths)
-        self._report.document_length_quantiles = quantiles(self._sizes)
-
-    def _count(self) -> None:
-        self._report.sentences += len(self._waiting)
-        self._report.characters += sum(self._waiting)
-        self._lengths.update(map(_round_down, self._waiting))
-        self._waiting.clear()
-
-    def _close_document(self) -> None:
+        """Count the last document."""
         self._count()
         if self._size:
-            self._sizes[_round_down(self._size)] += 1
-            self._report.one_sentence_documents += self._size == 1
+            self._statistics.document_lengths[_round_down(self._size)] += 1
+            self._statistics.report.one_sentence_documents += self._size == 1
         self._size = 0
+
+    def _count(self) -> None:
+        self._statistics.report.sentences += len(self._waiting)
+        self._statistics.report.characters += sum(self._waiting)
+        _count_rounded(self._statistics.sentence_lengths, self._waiting)
+        self._waiting.clear()
 
 
 def warn_of_duplicates(report: CorpusReport, options: TextOptions) -> None:
@@ -213,6 +284,11 @@ def warn_of_duplicates(report: CorpusReport, options: TextOptions) -> None:
         what,
         what,
     )
+
+
+def _count_rounded(counts: Counter[int], lengths: Sequence[int]) -> None:
+    for length, times in Counter(lengths).items():
+        counts[_round_down(length)] += times
 
 
 def _round_down(length: int) -> int:

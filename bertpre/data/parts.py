@@ -1,13 +1,11 @@
 """Parts of a corpus, each tokenised by itself, for instance on different machines."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bertpre.artefacts import check_files, fingerprint, read_manifest, stage_folder, write_manifest
 from bertpre.config.schema import MakeData
-from bertpre.corpus.documents import Document
 from bertpre.corpus.report import CorpusReport
 from bertpre.data.sources import Progress, StoredTokens, Text, check_options, stored_options
 from bertpre.data.tokenizing import Part
@@ -21,7 +19,7 @@ _COMMON_FACTS = {
     "text": "its text was read with other options",
     "word_segmenter": "it has another word_segmenter",
     "tokenizer": "it has another tokenizer",
-    "text_sha256": "it was made from another text",
+    "text_digest": "it was made from another text",
 }
 _FACTS = _COMMON_FACTS.keys() | {"part", "corpus", "options"}
 
@@ -70,7 +68,7 @@ def make_part(
     Raises:
         BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
     """
-    config, digest = config or MakeData(), hashlib.sha256()
+    config = config or MakeData()
     check_options(config)
     source = Text(inputs=inputs, tokenizer=Tokenizer.load(tokenizer), on_progress=on_progress)
     options = stored_options(config)
@@ -78,17 +76,13 @@ def make_part(
         [options["text"], config.word_segmenter, *part, *source.identity(config)]
     )
 
-    def see(document: Document) -> None:
-        text = "\n".join([*document.sentences, "\n"])
-        digest.update(text.encode("utf-8", "surrogatepass"))
-
     with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
-        corpus, num_shards = source.tokenize(work, config, part=part, see=see)
+        corpus, tokenized = source.tokenize(work, config, part=part)
         content = {
             "part": part.number,
             "of": part.of,
-            "shards": num_shards,
-            "text_sha256": digest.hexdigest(),
+            "shards": tokenized.num_shards,
+            "text_digest": tokenized.digest,
             "text": options["text"],
             "word_segmenter": config.word_segmenter,
             "tokenizer": source.tokenizer.fingerprint,
@@ -97,8 +91,8 @@ def make_part(
             "options": options,
         }
         write_manifest(work, "part", content)
-    own = sum(part.has(shard) for shard in range(num_shards))
-    return PartReport(part=part, shards=num_shards, own_shards=own, corpus=corpus)
+    own = sum(part.has(shard) for shard in range(tokenized.num_shards))
+    return PartReport(part=part, shards=tokenized.num_shards, own_shards=own, corpus=corpus)
 
 
 def read_parts(parts: Sequence[str | Path]) -> StoredTokens:

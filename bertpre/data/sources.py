@@ -15,10 +15,10 @@ from typing import Any
 
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
-from bertpre.corpus.documents import Document, read_documents
+from bertpre.corpus.documents import Corpus
 from bertpre.corpus.inputs import find_files
 from bertpre.corpus.report import CorpusReport
-from bertpre.data.tokenizing import Part, tokenize_corpus
+from bertpre.data.tokenizing import Part, Tokenized, tokenize_corpus
 from bertpre.errors import ConfigError, DataFormatError
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -50,7 +50,7 @@ class Text:
 
     def identity(self, config: MakeData) -> list[object]:
         """Return values that identify the text, and differ once it changes."""
-        state: list[object] = [self.tokenizer.fingerprint]
+        state: list[object] = [self.tokenizer.fingerprint, "shards by bytes"]
         for file in find_files(self.inputs, config.text.format, is_quiet=True):
             status = file.path.stat()
             state.append([str(file.path), status.st_size, status.st_mtime_ns])
@@ -74,35 +74,23 @@ class Text:
         config: MakeData,
         *,
         part: Part = Part(1, 1),  # noqa: B008
-        see: Callable[[Document], object] = lambda document: None,
-    ) -> tuple[CorpusReport, int]:
+    ) -> tuple[CorpusReport, Tokenized]:
         """Tokenise one share of the text.
 
         Args:
             work: where ``tokenizer`` and ``tokens`` go.
             config: how text is read, and by how many processes.
             part: which share.
-            see: called with every document, including those of other shares.
 
         Returns:
-            What reading found, and how many shards the whole text has.
+            What reading found, and facts on the whole text.
         """
         self.tokenizer.save_files(make_folder(work / "tokenizer"))
-        report = CorpusReport()
-        documents = read_documents(
-            self.inputs,
-            config.text,
-            kmer=self.tokenizer.kmer,
-            report=report,
-            on_progress=self.on_progress,
+        corpus = Corpus(
+            self.inputs, config.text, kmer=self.tokenizer.kmer, on_progress=self.on_progress
         )
-
-        def sentences(document: Document) -> tuple[str, ...]:
-            see(document)
-            return document.sentences
-
-        num_shards = tokenize_corpus(
-            map(sentences, documents),
+        tokenized = tokenize_corpus(
+            corpus,
             self.tokenizer,
             tokenizer_folder=work / "tokenizer",
             folder=make_folder(work / "tokens"),
@@ -110,7 +98,7 @@ class Text:
             segmenter=config.word_segmenter,
             part=part,
         )
-        return report, num_shards
+        return corpus.report, tokenized
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

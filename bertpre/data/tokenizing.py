@@ -7,17 +7,20 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from bertpre.config.schema import TextOptions
+from bertpre.corpus.documents import Corpus
+from bertpre.corpus.report import Statistics
+from bertpre.corpus.spans import SPAN_BYTES, Span, read_span
 from bertpre.data.tokens import ShardWriter, TokenizedDocuments, shard_counts
-from bertpre.errors import ConfigError, TokenizerError
+from bertpre.errors import ConfigError, CorpusError, TokenizerError
 from bertpre.tokenizer.tokenizer import Segmenter, Tokenizer, load_segmenter
 
 log = logging.getLogger(__name__)
@@ -25,10 +28,11 @@ log = logging.getLogger(__name__)
 # Large enough that sending work to a process costs little, small enough to keep several busy.
 _BLOCK_CHARACTERS = 500_000
 _LONGEST_SHOWN = 30
-_FEWEST_BLOCKS_FOR_WORKERS = 8
+_FEWEST_FOR_WORKERS = 4_000_000  # bytes or characters
 
-# Where a shard ends depends on the text alone, so that any process can make any shard.
-SHARD_CHARACTERS = 32 * 2**20
+# Where a shard ends depends on the text alone, so that any process can make any shard. What can be
+# read in spans counts by its bytes, so that nobody has to read it; other text by its characters.
+SHARD_SIZE = 32 * 2**20
 
 
 class Part(NamedTuple):
@@ -61,15 +65,81 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-class Block(NamedTuple):
-    """Whole documents that are tokenised together, and the number of their shard."""
+class Task(NamedTuple):
+    """Consecutive documents that are tokenised together.
+
+    Attributes:
+        shard: the number of their shard.
+        documents: each as its sentences, or spans of files to read them from.
+        is_wanted: whether their tokens are wanted; if not, they are only read.
+    """
 
     shard: int
-    documents: list[tuple[str, ...]]
+    documents: "list[tuple[str, ...]] | list[Span]"
+    is_wanted: bool
+
+
+class Done(NamedTuple):
+    """What came of a task.
+
+    Attributes:
+        shard: the number of the shard.
+        tokenized: the documents, in blocks.
+        digest: a hash of their text.
+        spans: what was read, with what was counted there.
+    """
+
+    shard: int
+    tokenized: list[TokenizedDocuments]
+    digest: bytes
+    spans: list[tuple[Span, Statistics]]
+
+
+class Worker(NamedTuple):
+    """What a process needs for its tasks."""
+
+    tokenizer: Tokenizer
+    segment: Segmenter | None
+    options: TextOptions
+
+    def do(self, task: Task) -> Done:
+        """Read and tokenise documents.
+
+        Raises:
+            CorpusError: a file cannot be read.
+        """
+        documents, spans = [], []
+        for item in task.documents:
+            if isinstance(item, Span):
+                found, statistics = read_span(item, self.options, kmer=self.tokenizer.kmer)
+                documents += found
+                spans.append((item, statistics))
+            else:
+                documents.append(item)
+        digest = hashlib.blake2b(digest_size=16)
+        for document in documents:
+            digest.update("\n".join([*document, "\n"]).encode("utf-8", "surrogatepass"))
+        blocks = _in_blocks(documents) if task.is_wanted else ()
+        tokenized = [
+            tokenize_documents(block, self.tokenizer, segment=self.segment) for block in blocks
+        ]
+        return Done(task.shard, tokenized, digest.digest(), spans)
+
+
+class Tokenized(NamedTuple):
+    """What `tokenize_corpus` made.
+
+    Attributes:
+        num_shards: shards that the corpus has, those of other shares included.
+        digest: a hash of all text, hexadecimal.
+    """
+
+    num_shards: int
+    digest: str
 
 
 def tokenize_corpus(
-    documents: Iterable[tuple[str, ...]],
+    corpus: Corpus,
     tokenizer: Tokenizer,
     *,
     tokenizer_folder: Path,
@@ -77,58 +147,57 @@ def tokenize_corpus(
     workers: int,
     segmenter: str = "none",
     part: Part = Part(1, 1),  # noqa: B008
-) -> int:
+) -> Tokenized:
     """Tokenise documents into shards, keeping those that are finished already.
 
     Args:
-        documents: the corpus, each document as its sentences, the same at each call.
+        corpus: the text; its report is complete afterwards.
         tokenizer: decides the ids and where words start.
         tokenizer_folder: where other processes load it from.
         folder: where the shards go.
-        workers: processes that tokenise; 1 stays in this one.
+        workers: processes that read and tokenise; 1 stays in this one.
         segmenter: the option ``word_segmenter``.
         part: make only the shards of this share.
 
-    Returns:
-        How many shards the corpus has, those of other shares included.
-
     Raises:
         ConfigError: the segmenter is not installed.
+        CorpusError: the text cannot be read, or there is none.
         TokenizerError: the tokenizer does not split at Han characters, as a segmenter requires.
     """
-    segment = _segmenter_for(tokenizer, segmenter)
-    num_shards = 0
-    kept: set[int] = set()
+    worker = Worker(tokenizer, _segmenter_for(tokenizer, segmenter), corpus.options)
+    num_shards, kept = 0, set()
 
-    def wanted() -> Iterator[Block]:
+    def tasks() -> Iterator[Task]:
         nonlocal num_shards
-        for block in _blocks(documents):
-            is_first = block.shard == num_shards
-            num_shards = block.shard + 1
+        for shard, documents in _divide(corpus):
             # Checked before this run writes to the shard.
-            if is_first and shard_counts(folder, block.shard).is_file():
-                kept.add(block.shard)
-            if part.has(block.shard) and block.shard not in kept:
-                yield block
+            if shard == num_shards and shard_counts(folder, shard).is_file():
+                kept.add(shard)
+            num_shards = shard + 1
+            yield Task(shard, documents, part.has(shard) and shard not in kept)
 
-    blocks: Iterator[Block] = wanted()
-    first = list(itertools.islice(blocks, _FEWEST_BLOCKS_FOR_WORKERS))
-    blocks = itertools.chain(first, blocks)
-    tokenized: Iterator[tuple[int, TokenizedDocuments]]
-    # A small corpus is done before a process has started.
-    if workers == 1 or len(first) < _FEWEST_BLOCKS_FOR_WORKERS:
-        tokenized = (
-            (block.shard, tokenize_documents(block.documents, tokenizer, segment=segment))
-            for block in blocks
-        )
+    waiting: Iterator[Task] = tasks()
+    first = _take(waiting, _FEWEST_FOR_WORKERS)
+    is_small = sum(_size_of(task.documents) for task in first) < _FEWEST_FOR_WORKERS
+    waiting = itertools.chain(first, waiting)
+    results: Iterator[Done]
+    if workers == 1 or is_small:  # done before a process has started
+        results = map(worker.do, waiting)
     else:
-        tokenized = _tokenize_in_workers(blocks, workers, tokenizer_folder, segmenter)
+        setting = _Setting(tokenizer_folder, segmenter, corpus.options)
+        results = _do_in_workers(waiting, workers, setting)
+    digest = hashlib.blake2b(digest_size=16)
     with ShardWriter(folder) as writer:
-        for shard, of_block in tokenized:
-            writer.add(of_block, shard=shard)
+        for done in results:
+            for span, statistics in done.spans:
+                corpus.add(span, statistics)
+            digest.update(done.digest)
+            for tokenized in done.tokenized:
+                writer.add(tokenized, shard=done.shard)
+    corpus.finish()
     if kept:
         log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
-    return num_shards
+    return Tokenized(num_shards, digest.hexdigest())
 
 
 def _segmenter_for(tokenizer: Tokenizer, segmenter: str) -> Segmenter | None:
@@ -214,65 +283,128 @@ def _find_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> set[str]:
     return {texts[owner] for owner in owners}
 
 
-def _blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[Block]:
-    block = Block(0, [])
-    in_block = in_shard = 0  # characters
-    for document in documents:
-        block.documents.append(document)
-        in_block += sum(map(len, document))
-        if in_block >= _BLOCK_CHARACTERS:
-            yield block
-            in_shard += in_block
-            is_full = in_shard >= SHARD_CHARACTERS
-            block = Block(block.shard + is_full, [])
-            in_block, in_shard = 0, 0 if is_full else in_shard
-    if any(block.documents):
-        yield block
+def _divide(corpus: Corpus) -> Iterator[tuple[int, list[tuple[str, ...]] | list[Span]]]:
+    """Divide a corpus into lists of spans or documents of similar size, with their shards."""
+    shard = in_shard = 0
+    for is_span, parts in itertools.groupby(corpus.parts(), lambda part: isinstance(part, Span)):
+        groups: Iterable[list[Any]]
+        if is_span:
+            groups = _group(cast(Iterator[Span], parts), _span_size, SPAN_BYTES // 2)
+        else:
+            groups = _in_blocks(itertools.chain.from_iterable(cast(Any, parts)))
+        for group in groups:
+            yield shard, group
+            in_shard += _size_of(group)
+            if in_shard >= SHARD_SIZE:
+                shard, in_shard = shard + 1, 0
 
 
-def _tokenize_in_workers(
-    blocks: Iterable[Block], workers: int, tokenizer_folder: Path, segmenter: str
-) -> Iterator[tuple[int, TokenizedDocuments]]:
-    """Tokenise blocks in order, at most two per process at a time, to bound memory."""
-    # Not forked: the tokenizers library and numpy have threads, which do not survive a fork.
-    context = multiprocessing.get_context("spawn")
+def _in_blocks(documents: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
+    return _group(documents, _document_size, _BLOCK_CHARACTERS)
+
+
+_Item = TypeVar("_Item")
+
+
+def _group(
+    items: Iterable[_Item], size: Callable[[_Item], int], least: int
+) -> Iterator[list[_Item]]:
+    """Yield consecutive items together, as soon as they have at least this size."""
+    group: list[_Item] = []
+    in_group = 0
+    for item in items:
+        group.append(item)
+        in_group += size(item)
+        if in_group >= least:
+            yield group
+            group, in_group = [], 0
+    if group:
+        yield group
+
+
+def _document_size(document: tuple[str, ...]) -> int:
+    return sum(map(len, document))
+
+
+def _span_size(span: Span) -> int:
+    return span.end - span.start
+
+
+def _size_of(documents: Sequence[tuple[str, ...]] | Sequence[Span]) -> int:
+    """Return the bytes of spans, or the characters of documents."""
+    return sum(
+        _span_size(item) if isinstance(item, Span) else _document_size(item) for item in documents
+    )
+
+
+def _take(tasks: Iterator[Task], size: int) -> list[Task]:
+    """Take tasks up to this size."""
+    taken = []
+    while size > 0 and (task := next(tasks, None)) is not None:
+        taken.append(task)
+        size -= _size_of(task.documents)
+    return taken
+
+
+class _Setting(NamedTuple):
+    """What a process makes its `Worker` from."""
+
+    tokenizer_folder: Path
+    segmenter: str
+    options: TextOptions
+
+
+def _do_in_workers(tasks: Iterable[Task], workers: int, setting: _Setting) -> Iterator[Done]:
+    """Do tasks in other processes, at most two per process at a time, to bound memory.
+
+    Yields:
+        The results in order.
+    """
+    # Not forked from this one: the tokenizers library and numpy have threads, which do not survive.
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if "forkserver" in methods:
+        context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(
-        workers,
-        mp_context=context,
-        initializer=_start_worker,
-        initargs=(tokenizer_folder, segmenter, os.getpid()),
+        workers, mp_context=context, initializer=_start_worker, initargs=(setting,)
     ) as pool:
-        waiting: deque[tuple[int, Future[TokenizedDocuments]]] = deque()
+        waiting: deque[Future[Done]] = deque()
         try:
-            for block in blocks:
-                waiting.append((block.shard, pool.submit(_tokenize_in_worker, block.documents)))
-                if len(waiting) >= 2 * workers:
-                    shard, future = waiting.popleft()
-                    yield shard, future.result()
-            for shard, future in waiting:
-                yield shard, future.result()
+            try:
+                for task in tasks:
+                    waiting.append(pool.submit(_do_in_worker, task))
+                    if len(waiting) >= 2 * workers:
+                        yield waiting.popleft().result()
+            except CorpusError:
+                # What comes earlier in the text may be wrong too, and is named first.
+                for future in waiting:
+                    future.result()
+                raise
+            for future in waiting:
+                yield future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-_worker_tokenizer: Tokenizer
-_worker_segment: Segmenter | None
+_worker: Worker
 
 
-def _start_worker(tokenizer_folder: Path, segmenter: str, parent: int) -> None:
-    global _worker_tokenizer, _worker_segment
+def _start_worker(setting: _Setting) -> None:
+    global _worker
     # Ctrl-C goes to every process of the terminal; the parent decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _worker_tokenizer, _worker_segment = Tokenizer.load(tokenizer_folder), load_segmenter(segmenter)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    tokenizer = Tokenizer.load(setting.tokenizer_folder)
+    _worker = Worker(tokenizer, load_segmenter(setting.segmenter), setting.options)
 
 
-def _end_with(parent: int) -> None:
+def _end_with_parent() -> None:
     """End this process when its parent is gone, as a killed parent cannot end it."""
-    while os.getppid() == parent:
-        time.sleep(1)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
     os._exit(1)
 
 
-def _tokenize_in_worker(documents: list[tuple[str, ...]]) -> TokenizedDocuments:
-    return tokenize_documents(documents, _worker_tokenizer, segment=_worker_segment)
+def _do_in_worker(task: Task) -> Done:
+    return _worker.do(task)

@@ -333,7 +333,7 @@ def test_lines_are_split_into_sentences_within_their_document(tmp_path):
 
 
 def test_a_document_that_is_too_long_to_hold_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("bertpre.corpus.documents._LONGEST_DOCUMENT", 5)
+    monkeypatch.setattr("bertpre.corpus.records.LONGEST_DOCUMENT", 5)
     path = write(tmp_path / "a.txt", "abc\ndef\nghi\n\njkl\n")
     report = CorpusReport()
 
@@ -344,7 +344,7 @@ def test_a_document_that_is_too_long_to_hold_is_cut(tmp_path, monkeypatch):
 
 
 def test_the_length_of_a_document_does_not_count_towards_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr("bertpre.corpus.documents._LONGEST_DOCUMENT", 5)
+    monkeypatch.setattr("bertpre.corpus.records.LONGEST_DOCUMENT", 5)
     path = write(tmp_path / "a.txt", "abc\n\ndef\nghi\n\njkl\nmno\n")
     report = CorpusReport()
 

@@ -11,6 +11,7 @@ import pytest
 
 from bertpre.artefacts import read_manifest
 from bertpre.config.schema import MakeData, TextOptions
+from bertpre.corpus import spans
 from bertpre.data import dataset as export
 from bertpre.data import tokenizing
 from bertpre.data.dataset import DecodedExample, PretrainingData, decode_examples
@@ -49,8 +50,10 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_equal_runs_give_equal_bytes_whatever_the_workers(
     make: Make, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 2_000)  # several blocks in a small text
-    monkeypatch.setattr(tokenizing, "SHARD_CHARACTERS", 5_000)
+    for module in (spans, tokenizing):
+        monkeypatch.setattr(module, "SPAN_BYTES", 2_000)  # several blocks in a small text
+    monkeypatch.setattr(tokenizing, "_FEWEST_FOR_WORKERS", 4_000)
+    monkeypatch.setattr(tokenizing, "SHARD_SIZE", 5_000)
 
     for workers in (1, 2, 3, 7):
         make(tiny_corpus, f"data{workers}", workers=workers)
@@ -401,8 +404,10 @@ def test_an_interrupted_run_keeps_its_finished_shards(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 1_000)
-    monkeypatch.setattr(tokenizing, "SHARD_CHARACTERS", 3_000)
+    for module in (spans, tokenizing):
+        monkeypatch.setattr(module, "SPAN_BYTES", 1_000)
+    monkeypatch.setattr(tokenizing, "_FEWEST_FOR_WORKERS", 4_000)
+    monkeypatch.setattr(tokenizing, "SHARD_SIZE", 3_000)
     make(tiny_corpus, "whole")
 
     class Killed(BaseException):
@@ -533,7 +538,9 @@ def test_the_report_has_the_lengths_and_pieces_of_the_store(make: Make, tmp_path
 def test_duplicates_are_removed_alike_whatever_the_workers(
     make: Make, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 2_000)
+    for module in (spans, tokenizing):
+        monkeypatch.setattr(module, "SPAN_BYTES", 2_000)
+    monkeypatch.setattr(tokenizing, "_FEWEST_FOR_WORKERS", 4_000)
     text = tmp_path / "twice.txt"
     text.write_text(f"{tiny_corpus.read_text()}\n" * 2)
     options = TextOptions(dedup="documents")

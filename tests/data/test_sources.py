@@ -11,6 +11,7 @@ import pytest
 
 from bertpre.artefacts import read_manifest, write_json
 from bertpre.config.schema import MakeData, TextOptions
+from bertpre.corpus import spans
 from bertpre.data import sources, tokenizing
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import index_tokens, make_data, merge_parts
@@ -33,8 +34,10 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of some 3,000 characters, of which the tiny corpus has several."""
-    monkeypatch.setattr(tokenizing, "_BLOCK_CHARACTERS", 1_000)
-    monkeypatch.setattr(tokenizing, "SHARD_CHARACTERS", 3_000)
+    for module in (spans, tokenizing):
+        monkeypatch.setattr(module, "SPAN_BYTES", 1_000)
+    monkeypatch.setattr(tokenizing, "_FEWEST_FOR_WORKERS", 4_000)
+    monkeypatch.setattr(tokenizing, "SHARD_SIZE", 3_000)
 
 
 def make_parts(
@@ -311,7 +314,7 @@ def test_a_part_of_an_older_version_is_refused(
 ) -> None:
     (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
     manifest = read_manifest(part, "part")
-    for name in ("options", "text_sha256"):
+    for name in ("options", "text_digest"):
         del manifest[name]
     write_json(part / "manifest.json", manifest)
 
@@ -319,7 +322,7 @@ def test_a_part_of_an_older_version_is_refused(
         merge_parts([part], output=tmp_path / "merged", config=CONFIG)
 
     assert str(caught.value) == (
-        f"{part}: another version of bertpre made this part, without options, text_sha256 — make "
+        f"{part}: another version of bertpre made this part, without options, text_digest — make "
         "all parts again with `bertpre make-data --part`"
     )
 
