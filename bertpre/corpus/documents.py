@@ -162,6 +162,11 @@ class Corpus:
                 records = self._read(cast(list[InputFile], list(group)))
                 yield map(sentences_of, group_by_document(records))
 
+    @property
+    def text_digest(self) -> str:
+        """A hash of all that was read, hexadecimal."""
+        return self._statistics.text_hash.hex()
+
     def add(self, span: Span, statistics: Statistics) -> None:
         """Add what was counted in a span."""
         self._statistics.add(statistics)

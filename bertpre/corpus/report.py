@@ -25,6 +25,7 @@ HASH_BYTES = 16
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # Excludes white space inside lines and marks of text direction.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes({*range(32), 127} - set(b"\t\n\r"))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -108,8 +109,12 @@ class DistinctSketch:
         self._count()
         other._count()
         self._total += other._total
-        self._mask = max(self._mask, other._mask)
-        self._kept = {number for number in self._kept | other._kept if not number & self._mask}
+        if other._mask > self._mask:
+            self._use(other._mask)
+        more = other._kept
+        if other._mask < self._mask:
+            more = {number for number in more if not number & self._mask}
+        self._kept |= more
         self._shrink()
 
     def _count(self) -> None:
@@ -121,8 +126,11 @@ class DistinctSketch:
 
     def _shrink(self) -> None:
         while len(self._kept) > _SKETCH_HASHES:
-            self._mask = 2 * self._mask + 1
-            self._kept = {number for number in self._kept if not number & self._mask}
+            self._use(2 * self._mask + 1)
+
+    def _use(self, mask: int) -> None:
+        self._mask = mask
+        self._kept = {number for number in self._kept if not number & mask}
 
     def repeated_share(self) -> float:
         """Return the share of values that repeat an earlier one."""
@@ -143,6 +151,12 @@ class Statistics:
         self.lines, self.documents = DistinctSketch(), DistinctSketch()
         self.sentence_lengths: Counter[int] = Counter()
         self.document_lengths: Counter[int] = Counter()
+        self.text_hash = b""  # of all lines, and where documents start
+
+    def add_documents(self, hashes: Sequence[bytes]) -> None:
+        """Count documents by the hashes of their lines."""
+        self.documents.add(hashes)
+        self.text_hash = _hash_bytes(self.text_hash + b"".join(hashes))
 
     def add(self, other: "Statistics") -> None:
         """Add what was counted in a later part of the text."""
@@ -153,6 +167,7 @@ class Statistics:
         self.report.longest_record = longest
         self.lines.merge(other.lines)
         self.documents.merge(other.documents)
+        self.text_hash = _hash_bytes(self.text_hash + other.text_hash)
         self.sentence_lengths.update(other.sentence_lengths)
         self.document_lengths.update(other.document_lengths)
 
@@ -175,15 +190,21 @@ class Statistics:
         report.characters += sum(lengths)
         report.longest_record = max(report.longest_record, max(lengths))
         report.one_sentence_documents += sizes.count(1)
-        report.control_characters += len(_CONTROLS.findall("\n".join(lines)))
+        report.control_characters += _count_controls("\n".join(lines))
         _count_rounded(self.sentence_lengths, lengths)
         _count_rounded(self.document_lengths, sizes)
         digests = list(map(hash_text, lines))
         self.lines.add(digests)
         ends = itertools.accumulate(sizes)
-        self.documents.add(
-            hash_document(digests[end - size : end]) for end, size in zip(ends, sizes, strict=True)
-        )
+        spans = zip(ends, sizes, strict=True)
+        self.add_documents([hash_document(digests[end - size : end]) for end, size in spans])
+
+
+def _count_controls(text: str) -> int:
+    encoded = text.encode("utf-8", "surrogatepass")
+    if b"\xc2" in encoded:  # the first byte of the controls beyond ASCII, and of others
+        return len(_CONTROLS.findall(text))
+    return len(encoded) - len(encoded.translate(None, _ASCII_CONTROLS))
 
 
 def hash_document(digests: Sequence[bytes]) -> bytes:
@@ -215,7 +236,7 @@ class LineCounter:
         if self._waiting:
             self._count()
         if self._document:
-            self._statistics.documents.add([self._document])
+            self._statistics.add_documents([self._document])
         self._document = b""
 
     def _count(self) -> None:

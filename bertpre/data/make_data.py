@@ -61,8 +61,9 @@ def make_data(
     Raises:
         BertpreError: the input, the tokenizer or an option is unusable; nothing is left behind.
     """
-    source = Text(inputs=inputs, tokenizer=Tokenizer.load(tokenizer), on_progress=on_progress)
-    return _make_data(source, Path(output), config or MakeData(), seed, overwrite, export_jsonl_to)
+    config = config or MakeData()
+    source = Text.find(inputs, tokenizer, config, on_progress)
+    return _make_data(source, Path(output), config, seed, overwrite, export_jsonl_to)
 
 
 def merge_parts(

@@ -10,7 +10,6 @@ from bertpre.corpus.report import CorpusReport
 from bertpre.data.sources import Progress, StoredTokens, Text, check_options, stored_options
 from bertpre.data.tokenizing import Part
 from bertpre.errors import ConfigError, DataFormatError
-from bertpre.tokenizer.tokenizer import Tokenizer
 
 # What all parts of a corpus have in common, and what another value means.
 _COMMON_FACTS = {
@@ -70,29 +69,29 @@ def make_part(
     """
     config = config or MakeData()
     check_options(config)
-    source = Text(inputs=inputs, tokenizer=Tokenizer.load(tokenizer), on_progress=on_progress)
+    source = Text.find(inputs, tokenizer, config, on_progress)
     options = stored_options(config)
     identity = fingerprint(
         [options["text"], config.word_segmenter, *part, *source.identity(config)]
     )
 
     with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
-        corpus, tokenized = source.tokenize(work, config, part=part)
+        corpus, num_shards = source.tokenize(work, config, part=part)
         content = {
             "part": part.number,
             "of": part.of,
-            "shards": tokenized.num_shards,
-            "text_digest": tokenized.digest,
+            "shards": num_shards,
+            "text_digest": corpus.text_digest,
             "text": options["text"],
             "word_segmenter": config.word_segmenter,
             "tokenizer": source.tokenizer.fingerprint,
-            "corpus": asdict(corpus),
+            "corpus": asdict(corpus.report),
             # Stored so that --merge can name options for examples that differ.
             "options": options,
         }
         write_manifest(work, "part", content)
-    own = sum(part.has(shard) for shard in range(tokenized.num_shards))
-    return PartReport(part=part, shards=tokenized.num_shards, own_shards=own, corpus=corpus)
+    own = sum(part.has(shard) for shard in range(num_shards))
+    return PartReport(part=part, shards=num_shards, own_shards=own, corpus=corpus.report)
 
 
 def read_parts(parts: Sequence[str | Path]) -> StoredTokens:

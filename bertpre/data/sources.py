@@ -11,14 +11,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bertpre.config.load import config_to_dict
 from bertpre.config.schema import MakeData
 from bertpre.corpus.documents import Corpus
 from bertpre.corpus.inputs import find_files
 from bertpre.corpus.report import CorpusReport
-from bertpre.data.tokenizing import Part, Tokenized, tokenize_corpus
+from bertpre.data.tokenizing import Part, prepare_workers, tokenize_corpus
 from bertpre.errors import ConfigError, DataFormatError
 from bertpre.tokenizer.tokenizer import Tokenizer
 
@@ -44,6 +44,22 @@ class Text:
         """What is read."""
         return [Path(path) for path in self.inputs]
 
+    @classmethod
+    def find(
+        cls,
+        inputs: Sequence[str | Path],
+        tokenizer: str | Path,
+        config: MakeData,
+        on_progress: Progress | None,
+    ) -> Self:
+        """Find the files and load the tokenizer, while worker processes start.
+
+        Raises:
+            CorpusError, TokenizerError: one of them is missing or unusable.
+        """
+        prepare_workers(find_files(inputs, config.text.format, is_quiet=True), config.workers)
+        return cls(inputs=inputs, tokenizer=Tokenizer.load(tokenizer), on_progress=on_progress)
+
     def complete(self, config: MakeData, output: Path) -> MakeData:
         """Return the options unchanged; any output folder will do."""
         return config
@@ -65,8 +81,8 @@ class Text:
 
     def write_tokens(self, work: Path, config: MakeData) -> tuple[Tokenizer, CorpusReport]:
         """Fill ``tokenizer`` and ``tokens`` of a work folder; return what reading found."""
-        report, _ = self.tokenize(work, config)
-        return self.tokenizer, report
+        corpus, _ = self.tokenize(work, config)
+        return self.tokenizer, corpus.report
 
     def tokenize(
         self,
@@ -74,7 +90,7 @@ class Text:
         config: MakeData,
         *,
         part: Part = Part(1, 1),  # noqa: B008
-    ) -> tuple[CorpusReport, Tokenized]:
+    ) -> tuple[Corpus, int]:
         """Tokenise one share of the text.
 
         Args:
@@ -83,13 +99,13 @@ class Text:
             part: which share.
 
         Returns:
-            What reading found, and facts on the whole text.
+            The corpus, which has been read, and how many shards all of it has.
         """
-        self.tokenizer.save_files(make_folder(work / "tokenizer"))
         corpus = Corpus(
             self.inputs, config.text, kmer=self.tokenizer.kmer, on_progress=self.on_progress
         )
-        tokenized = tokenize_corpus(
+        self.tokenizer.save_files(make_folder(work / "tokenizer"))
+        num_shards = tokenize_corpus(
             corpus,
             self.tokenizer,
             tokenizer_folder=work / "tokenizer",
@@ -98,7 +114,7 @@ class Text:
             segmenter=config.word_segmenter,
             part=part,
         )
-        return corpus.report, tokenized
+        return corpus, num_shards
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

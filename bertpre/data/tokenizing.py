@@ -10,6 +10,8 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from bertpre.config.schema import TextOptions
 from bertpre.corpus.documents import Corpus
+from bertpre.corpus.inputs import InputFile
 from bertpre.corpus.report import Statistics
 from bertpre.corpus.spans import SPAN_BYTES, Span, read_span
 from bertpre.data.tokens import ShardWriter, TokenizedDocuments, shard_counts
@@ -85,13 +88,11 @@ class Done(NamedTuple):
     Attributes:
         shard: the number of the shard.
         tokenized: the documents, in blocks.
-        digest: a hash of their text.
         spans: what was read, with what was counted there.
     """
 
     shard: int
     tokenized: list[TokenizedDocuments]
-    digest: bytes
     spans: list[tuple[Span, Statistics]]
 
 
@@ -116,26 +117,11 @@ class Worker(NamedTuple):
                 spans.append((item, statistics))
             else:
                 documents.append(item)
-        digest = hashlib.blake2b(digest_size=16)
-        for document in documents:
-            digest.update("\n".join([*document, "\n"]).encode("utf-8", "surrogatepass"))
         blocks = _in_blocks(documents) if task.is_wanted else ()
         tokenized = [
             tokenize_documents(block, self.tokenizer, segment=self.segment) for block in blocks
         ]
-        return Done(task.shard, tokenized, digest.digest(), spans)
-
-
-class Tokenized(NamedTuple):
-    """What `tokenize_corpus` made.
-
-    Attributes:
-        num_shards: shards that the corpus has, those of other shares included.
-        digest: a hash of all text, hexadecimal.
-    """
-
-    num_shards: int
-    digest: str
+        return Done(task.shard, tokenized, spans)
 
 
 def tokenize_corpus(
@@ -147,7 +133,7 @@ def tokenize_corpus(
     workers: int,
     segmenter: str = "none",
     part: Part = Part(1, 1),  # noqa: B008
-) -> Tokenized:
+) -> int:
     """Tokenise documents into shards, keeping those that are finished already.
 
     Args:
@@ -158,6 +144,9 @@ def tokenize_corpus(
         workers: processes that read and tokenise; 1 stays in this one.
         segmenter: the option ``word_segmenter``.
         part: make only the shards of this share.
+
+    Returns:
+        How many shards the corpus has, those of other shares included.
 
     Raises:
         ConfigError: the segmenter is not installed.
@@ -186,18 +175,16 @@ def tokenize_corpus(
     else:
         setting = _Setting(tokenizer_folder, segmenter, corpus.options)
         results = _do_in_workers(waiting, workers, setting)
-    digest = hashlib.blake2b(digest_size=16)
     with ShardWriter(folder) as writer:
         for done in results:
             for span, statistics in done.spans:
                 corpus.add(span, statistics)
-            digest.update(done.digest)
             for tokenized in done.tokenized:
                 writer.add(tokenized, shard=done.shard)
     corpus.finish()
     if kept:
         log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
-    return Tokenized(num_shards, digest.hexdigest())
+    return num_shards
 
 
 def _segmenter_for(tokenizer: Tokenizer, segmenter: str) -> Segmenter | None:
@@ -354,19 +341,31 @@ class _Setting(NamedTuple):
     options: TextOptions
 
 
+def prepare_workers(files: Sequence[InputFile], workers: int | None) -> None:
+    """Let the process that workers are forked from import its libraries in the meantime."""
+    size = sum(file.size() or 0 for file in files)
+    is_parallel = (workers or os.cpu_count() or 1) > 1 and size >= _FEWEST_FOR_WORKERS
+    if is_parallel and _context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
+
+
+def _context() -> BaseContext:
+    # Not forked from this one: the tokenizers library and numpy have threads, which do not survive.
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 def _do_in_workers(tasks: Iterable[Task], workers: int, setting: _Setting) -> Iterator[Done]:
     """Do tasks in other processes, at most two per process at a time, to bound memory.
 
     Yields:
         The results in order.
     """
-    # Not forked from this one: the tokenizers library and numpy have threads, which do not survive.
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start_worker, initargs=(setting,)
+        workers, mp_context=_context(), initializer=_start_worker, initargs=(setting,)
     ) as pool:
         waiting: deque[Future[Done]] = deque()
         try:

@@ -25,6 +25,7 @@ VOCAB, BACKEND, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json
 TOKENIZER_FILES = (VOCAB, BACKEND, SETTINGS)
 
 _KMER = "kmer"
+_KINDS = ("WordPiece", "WordLevel")
 _MODEL_MAX_LENGTH = 512  # the transformers library truncates to this length; as in BERT
 
 
@@ -42,6 +43,7 @@ class TokenizerFolder(NamedTuple):
     """The contents of a tokenizer folder."""
 
     backend: tokenizers.Tokenizer
+    tokens: tuple[str, ...]  # by id
     special: SpecialTokens
     kmer: Kmer | None  # how to cut sequences, if at all
     files: tuple[Path, ...]
@@ -97,8 +99,6 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
         backend = _read_backend(folder / BACKEND)
         if str(settings.get("tokenizer_class", "")).startswith("BertTokenizer"):
             backend.normalizer = make_bert_normalizer(settings)
-        if folder / VOCAB in files:
-            _check_same_entries(folder, backend, read_vocab(folder / VOCAB, special))
     elif folder / VOCAB in files:
         tokens = read_vocab(folder / VOCAB, special)
         if "do_lower_case" not in settings:
@@ -115,18 +115,22 @@ def read_tokenizer_folder(folder: Path) -> TokenizerFolder:
             "make one with `bertpre build-vocab`",
         )
     vocab = backend.get_vocab(with_added_tokens=True)
+    if folder / BACKEND in files and folder / VOCAB in files:
+        _check_same_entries(folder, vocab, read_vocab(folder / VOCAB, special))
     missing = [token for token in special if token not in vocab]
     if missing:
         raise TokenizerError(
             f"{folder}: {', '.join(missing)} missing in the vocabulary of {len(vocab):,} entries"
         )
-    if sorted(vocab.values()) != list(range(len(vocab))):
+    by_id = tuple(sorted(vocab, key=vocab.__getitem__))
+    if any(vocab[token] != id for id, token in enumerate(by_id)):
         raise TokenizerError(
             f"{folder / BACKEND}: expected ids from 0 to {len(vocab) - 1:,} for the {len(vocab):,} "
             "entries, found others"
         )
     _check_size(folder, len(vocab))
-    return TokenizerFolder(backend, special, _read_kmer(folder, settings, backend), files)
+    kmer = _read_kmer(folder, settings, backend)
+    return TokenizerFolder(backend, by_id, special, kmer, files)
 
 
 def state_longest_input(folder: Path, longest: int, *, is_trained_here: bool) -> None:
@@ -240,17 +244,21 @@ def _read_kmer(
 
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:
-    model = _read_json(path).get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
-    if kind not in ("WordPiece", "WordLevel"):
+    try:
+        backend = tokenizers.Tokenizer.from_file(str(path))
+        kind: object = type(backend.model).__name__
+    except Exception as error:  # the library raises nothing narrower
+        model = _read_json(path).get("model")
+        kind = model.get("type") if isinstance(model, dict) else None
+        if kind in _KINDS:
+            message = f"{path}: rejected by the tokenizers library ({error})"
+            raise TokenizerError(message) from error
+    if kind not in _KINDS:
         raise TokenizerError(
             f"{path}: expected a BERT tokenizer (WordPiece or WordLevel), "
             f"found {kind or 'no model'}"
         )
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise TokenizerError(f"{path}: rejected by the tokenizers library ({error})") from error
+    return backend
 
 
 def _check_size(folder: Path, rows: int) -> None:
@@ -262,8 +270,7 @@ def _check_size(folder: Path, rows: int) -> None:
         )
 
 
-def _check_same_entries(folder: Path, backend: tokenizers.Tokenizer, tokens: Sequence[str]) -> None:
-    vocab = backend.get_vocab(with_added_tokens=True)
+def _check_same_entries(folder: Path, vocab: Mapping[str, int], tokens: Sequence[str]) -> None:
     by_id = {id: token for token, id in vocab.items()}
     for id, token in enumerate(tokens):
         if by_id.get(id) != token:

@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tokenizers
 
 from bertpre.artefacts import fingerprint
-from bertpre.config.fields import Kmer
 from bertpre.errors import ConfigError
 from bertpre.tokenizer.chunks import find_han
-from bertpre.tokenizer.folder import SpecialTokens, read_tokenizer_folder
+from bertpre.tokenizer.folder import TokenizerFolder, read_tokenizer_folder
 from bertpre.tokenizer.normalizing import find_cutter
 from bertpre.tokenizer.piece_cache import PieceCache, Pieces
 
@@ -51,14 +49,8 @@ class Tokenizer:
         files: the files of the tokenizer folder.
     """
 
-    def __init__(
-        self,
-        backend: tokenizers.Tokenizer,
-        *,
-        special: SpecialTokens,
-        kmer: Kmer | None = None,
-        files: Sequence[Path] = (),
-    ) -> None:
+    def __init__(self, found: TokenizerFolder) -> None:
+        backend, special, kmer = found.backend, found.special, found.kmer
         backend.no_truncation()
         backend.no_padding()
         # Otherwise a literal "[SEP]" in text would become the special token.
@@ -68,9 +60,8 @@ class Tokenizer:
         self._cutter = find_cutter(backend, kmer)
         self._cache = PieceCache(self._cutter, self._encode_new)
 
-        self.files = tuple(files)
-        by_id = sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
-        self.tokens = tuple(token for token, _ in by_id)
+        self.files = found.files
+        self.tokens = found.tokens
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.tokens.index(token) for token in special
         )
@@ -105,8 +96,7 @@ class Tokenizer:
             TokenizerError: a file or special token is missing, or files are damaged, contradict
                 each other or are of another kind.
         """
-        found = read_tokenizer_folder(Path(folder))
-        return cls(found.backend, special=found.special, kmer=found.kmer, files=found.files)
+        return cls(read_tokenizer_folder(Path(folder)))
 
     @property
     def is_whole(self) -> bool:
