@@ -29,6 +29,7 @@ _RECORDS_BEFORE_GIVING_UP = 1000
 _WARNINGS_SHOWN = 3
 # Up to this many unusable records are only counted, even if they are most of a small corpus.
 _BAD_RECORDS_PASSED_OVER = 10
+_HINT = "check the files, and --format and --text-column"
 
 
 class Document(NamedTuple):
@@ -140,7 +141,8 @@ class Corpus:
         self._done = 0
         self._on_progress = on_progress
         self.report = report or CorpusReport()
-        self._statistics = Statistics(self.report)
+        # Apart, as each part of a corpus reads all of the first and its own share of the others.
+        self.in_order, self.in_spans = Statistics(self.report), Statistics(CorpusReport())
         decoding = Decoding(encoding=options.encoding, on_bad_bytes=options.on_bad_bytes)
         self._reading = _Reading(options, decoding, self.report, self._count_bytes, [], is_quiet)
 
@@ -162,14 +164,9 @@ class Corpus:
                 records = self._read(cast(list[InputFile], list(group)))
                 yield map(sentences_of, group_by_document(records))
 
-    @property
-    def text_digest(self) -> str:
-        """A hash of all that was read, hexadecimal."""
-        return self._statistics.text_hash.hex()
-
     def add(self, span: Span, statistics: Statistics) -> None:
         """Add what was counted in a span."""
-        self._statistics.add(statistics)
+        self.in_spans.add(statistics)
         self._count_bytes(span.end - span.start)
 
     def _count_bytes(self, count: int) -> None:
@@ -184,34 +181,43 @@ class Corpus:
         if dedup != "none":
             first = reading._replace(report=CorpusReport(), last_bad=[], is_quiet=True)
             first_lines = _read_lines_of(files, first)
-        return count_and_cut(lines, first_lines, self._statistics, self.options, kmer=self.kmer)
+        return count_and_cut(lines, first_lines, self.in_order, self.options, kmer=self.kmer)
 
     def finish(self) -> None:
-        """Complete the report.
+        """Complete the report, once all of the text has been read.
 
         Raises:
             CorpusError: there was no text, or most records were unusable.
         """
-        self._statistics.finish()
+        self.in_order.add(self.in_spans)
+        self.in_order.finish()
         report = self.report
-        hint = "check the files, and --format and --text-column"
-        last_bad = self._reading.last_bad
         if report.documents == 0:
             names = [str(file.path) for file in self.files]
             shown = ", ".join(names[:3]) + (", …" if names[3:] else "")
             bad = ""
             if report.bad_records:
-                bad = f", {report.bad_records:,} unusable records (the last: {last_bad[0]})"
-            raise CorpusError(f"no text in the input: only blank lines{bad} in {shown}", hint)
+                last = self._reading.last_bad[0]
+                bad = f", {report.bad_records:,} unusable records (the last: {last})"
+            raise CorpusError(f"no text in the input: only blank lines{bad} in {shown}", _HINT)
+        self.check_records()
+        if not self._reading.is_quiet:
+            warn_of_duplicates(report, self.options)
+
+    def check_records(self) -> None:
+        """Refuse tables whose rows are mostly unusable.
+
+        Raises:
+            CorpusError: they are.
+        """
+        report = self.report
         usable = report.documents + report.removed_documents + report.empty_documents
         if report.bad_records > max(usable, _BAD_RECORDS_PASSED_OVER):
             raise CorpusError(
                 f"most records are unusable: {report.bad_records:,}, against "
-                f"{report.documents:,} usable ones; the last: {last_bad[0]}",
-                hint,
+                f"{report.documents:,} usable ones; the last: {self._reading.last_bad[0]}",
+                _HINT,
             )
-        if not self._reading.is_quiet:
-            warn_of_duplicates(report, self.options)
 
 
 def _check_pairs(files: Sequence[InputFile], options: TextOptions) -> None:

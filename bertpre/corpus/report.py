@@ -5,8 +5,9 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -117,6 +118,19 @@ class DistinctSketch:
         self._kept |= more
         self._shrink()
 
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, as JSON can hold it."""
+        self._count()
+        return {"kept": sorted(self._kept), "mask": self._mask, "total": self._total}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Self:
+        """Return the sketch of a state."""
+        sketch = cls()
+        sketch._kept, sketch._mask = set(state["kept"]), state["mask"]
+        sketch._total = state["total"]
+        return sketch
+
     def _count(self) -> None:
         numbers = np.frombuffer(b"".join(self._waiting), "<u8")[::2]
         self._total += len(numbers)
@@ -170,6 +184,28 @@ class Statistics:
         self.text_hash = _hash_bytes(self.text_hash + other.text_hash)
         self.sentence_lengths.update(other.sentence_lengths)
         self.document_lengths.update(other.document_lengths)
+
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, as JSON can hold it."""
+        return {
+            "report": asdict(self.report),
+            "lines": self.lines.state(),
+            "documents": self.documents.state(),
+            "sentence_lengths": sorted(self.sentence_lengths.items()),
+            "document_lengths": sorted(self.document_lengths.items()),
+            "text_hash": self.text_hash.hex(),
+        }
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Self:
+        """Return the statistics of a state."""
+        statistics = cls(CorpusReport(**state["report"]))
+        for name in ("lines", "documents"):
+            setattr(statistics, name, DistinctSketch.restore(state[name]))
+        for name in ("sentence_lengths", "document_lengths"):
+            setattr(statistics, name, Counter(dict(state[name])))
+        statistics.text_hash = bytes.fromhex(state["text_hash"])
+        return statistics
 
     def finish(self) -> None:
         """Write shares and quantiles into the report."""

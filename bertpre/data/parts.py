@@ -1,15 +1,25 @@
 """Parts of a corpus, each tokenised by itself, for instance on different machines."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from bertpre.artefacts import check_files, fingerprint, read_manifest, stage_folder, write_manifest
+from bertpre.artefacts import (
+    check_files,
+    fingerprint,
+    read_manifest,
+    stage_folder,
+    write_json,
+    write_manifest,
+)
 from bertpre.config.schema import MakeData
-from bertpre.corpus.report import CorpusReport
+from bertpre.corpus.report import CorpusReport, Statistics
+from bertpre.corpus.spans import identify
 from bertpre.data.sources import Progress, StoredTokens, Text, check_options, stored_options
 from bertpre.data.tokenizing import Part
-from bertpre.errors import ConfigError, DataFormatError
+from bertpre.errors import ConfigError, CorpusError, DataFormatError
 
 # What all parts of a corpus have in common, and what another value means.
 _COMMON_FACTS = {
@@ -20,7 +30,8 @@ _COMMON_FACTS = {
     "tokenizer": "it has another tokenizer",
     "text_digest": "it was made from another text",
 }
-_FACTS = _COMMON_FACTS.keys() | {"part", "corpus", "options"}
+_FACTS = _COMMON_FACTS.keys() | {"part", "options"}
+_STATISTICS = "statistics.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +42,8 @@ class PartReport:
         part: which share of the corpus.
         shards: that the whole corpus has.
         own_shards: that are in this part.
-        corpus: the report on reading, which covers the whole corpus.
+        corpus: the report on what was read, which is this share of plain text, and all of what
+            cannot be read in shares.
     """
 
     part: Part
@@ -52,8 +64,9 @@ def make_part(
 ) -> PartReport:
     """Tokenise one share of a corpus.
 
-    `bertpre.data.make_data.merge_parts` turns all of them into a data folder. Each part reads
-    the whole text, which is much faster than tokenising it.
+    `bertpre.data.make_data.merge_parts` turns all of them into a data folder. Each part reads its
+    own share of plain text files; it reads all of compressed files and tables, which is much faster
+    than tokenising them.
 
     Args:
         inputs: files or folders of text, the same for each part.
@@ -77,21 +90,25 @@ def make_part(
 
     with stage_folder(Path(output), kind="part", overwrite=overwrite, identity=identity) as work:
         corpus, num_shards = source.tokenize(work, config, part=part)
+        corpus.check_records()
+        read = [corpus.in_order.state(), corpus.in_spans.state()]
+        write_json(work / _STATISTICS, {"in_order": read[0], "in_spans": read[1]})
+        files = [identify(file, config.text) for file in corpus.files]
         content = {
             "part": part.number,
             "of": part.of,
             "shards": num_shards,
-            "text_digest": corpus.text_digest,
+            "text_digest": fingerprint([corpus.in_order.text_hash.hex(), files]),
             "text": options["text"],
             "word_segmenter": config.word_segmenter,
             "tokenizer": source.tokenizer.fingerprint,
-            "corpus": asdict(corpus.report),
             # Stored so that --merge can name options for examples that differ.
             "options": options,
         }
         write_manifest(work, "part", content)
     own = sum(part.has(shard) for shard in range(num_shards))
-    return PartReport(part=part, shards=num_shards, own_shards=own, corpus=corpus.report)
+    report = _add_statistics(read[0], [read[1]])
+    return PartReport(part=part, shards=num_shards, own_shards=own, corpus=report)
 
 
 def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
@@ -131,9 +148,20 @@ def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
     for path, manifest in manifests.items():
         check_files(path, manifest, content=True)
     facts = manifests[first]
+    in_number_order = sorted(manifests, key=lambda path: int(manifests[path]["part"]))
+    read = [json.loads((path / _STATISTICS).read_text()) for path in in_number_order]
+    try:
+        report = _add_statistics(read[0]["in_order"], [of_part["in_spans"] for of_part in read])
+    except (KeyError, TypeError) as error:
+        raise DataFormatError(
+            f"{first}: another version of bertpre wrote its statistics ({error})",
+            "make all parts again with `bertpre make-data --part`",
+        ) from error
+    if report.documents == 0:
+        raise CorpusError("no text in the parts", "check the files that they were made from")
     return StoredTokens(
         paths=list(manifests),
-        corpus=facts["corpus"],
+        corpus=asdict(report),
         options={
             **facts["options"],
             "text": facts["text"],
@@ -141,3 +169,14 @@ def read_parts(parts: Sequence[str | Path]) -> StoredTokens:
         },
         fingerprints=sorted(manifest["fingerprint"] for manifest in manifests.values()),
     )
+
+
+def _add_statistics(
+    in_order: Mapping[str, Any], in_spans: Sequence[Mapping[str, Any]]
+) -> CorpusReport:
+    """Return the report on text that each part has read, and on spans that one part each has."""
+    total = Statistics.restore(in_order)
+    for state in in_spans:
+        total.add(Statistics.restore(state))
+    total.finish()
+    return total.report

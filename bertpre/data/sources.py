@@ -82,6 +82,7 @@ class Text:
     def write_tokens(self, work: Path, config: MakeData) -> tuple[Tokenizer, CorpusReport]:
         """Fill ``tokenizer`` and ``tokens`` of a work folder; return what reading found."""
         corpus, _ = self.tokenize(work, config)
+        corpus.finish()
         return self.tokenizer, corpus.report
 
     def tokenize(

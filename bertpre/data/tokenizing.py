@@ -137,7 +137,7 @@ def tokenize_corpus(
     """Tokenise documents into shards, keeping those that are finished already.
 
     Args:
-        corpus: the text; its report is complete afterwards.
+        corpus: the text; what was counted has been added to it afterwards.
         tokenizer: decides the ids and where words start.
         tokenizer_folder: where other processes load it from.
         folder: where the shards go.
@@ -150,7 +150,7 @@ def tokenize_corpus(
 
     Raises:
         ConfigError: the segmenter is not installed.
-        CorpusError: the text cannot be read, or there is none.
+        CorpusError: the text cannot be read.
         TokenizerError: the tokenizer does not split at Han characters, as a segmenter requires.
     """
     worker = Worker(tokenizer, _segmenter_for(tokenizer, segmenter), corpus.options)
@@ -163,7 +163,10 @@ def tokenize_corpus(
             if shard == num_shards and shard_counts(folder, shard).is_file():
                 kept.add(shard)
             num_shards = shard + 1
-            yield Task(shard, documents, part.has(shard) and shard not in kept)
+            is_kept = shard in kept
+            # What is kept has to be read again for the report; documents are read already.
+            if part.has(shard) and (isinstance(documents[0], Span) or not is_kept):
+                yield Task(shard, documents, is_wanted=not is_kept)
 
     waiting: Iterator[Task] = tasks()
     first = _take(waiting, _FEWEST_FOR_WORKERS)
@@ -181,7 +184,6 @@ def tokenize_corpus(
                 corpus.add(span, statistics)
             for tokenized in done.tokenized:
                 writer.add(tokenized, shard=done.shard)
-    corpus.finish()
     if kept:
         log.info("kept from an earlier run: %d of %d shards", len(kept), num_shards)
     return num_shards

@@ -1,6 +1,7 @@
 """Another index over tokens that exist, and parts that were tokenised apart."""
 
 import errno
+import gzip
 import os
 import shutil
 from dataclasses import replace
@@ -9,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertpre.artefacts import read_manifest, write_json
+from bertpre.artefacts import read_manifest, write_json, write_manifest
 from bertpre.config.schema import MakeData, TextOptions
 from bertpre.corpus import spans
 from bertpre.data import sources, tokenizing
 from bertpre.data.dataset import PretrainingData
 from bertpre.data.make_data import index_tokens, make_data, merge_parts
-from bertpre.data.parts import make_part
+from bertpre.data.parts import PartReport, make_part
 from bertpre.data.tokenizing import Part
-from bertpre.errors import ConfigError, DataFormatError
+from bertpre.errors import ConfigError, CorpusError, DataFormatError
 from bertpre.tokenizer.tokenizer import Tokenizer
 
 CONFIG = MakeData(max_seq_length=48, dupe_factor=2, eval_fraction=0.1, workers=1)
@@ -38,6 +39,10 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SPAN_BYTES", 1_000)
     monkeypatch.setattr(tokenizing, "_FEWEST_FOR_WORKERS", 4_000)
     monkeypatch.setattr(tokenizing, "SHARD_SIZE", 3_000)
+
+
+# Written by `write_manifest` itself.
+KEPT = {"kind", "format", "bertpre", "files", "fingerprint"}
 
 
 def make_parts(
@@ -81,6 +86,25 @@ def test_merged_parts_are_the_bytes_of_one_run(
 
 
 @pytest.mark.usefixtures("small_shards")
+def test_files_that_cannot_be_read_in_shares_are_in_the_merged_parts_once(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    folder, text = tmp_path / "texts", tiny_corpus.read_text()
+    folder.mkdir()
+    for name in ("a.txt", "d.txt"):
+        (folder / name).write_text(text)
+    (folder / "b.txt.gz").write_bytes(gzip.compress(text.encode()))
+    (folder / "c.jsonl").write_text('{"text": "the cat sees a dog.\\na river."}\n' * 200)
+    make_data([folder], tokenizer=tiny_tokenizer, output=tmp_path / "one", config=CONFIG)
+
+    parts = make_parts(tmp_path, folder, tiny_tokenizer, 3)
+    report = merge_parts(parts, output=tmp_path / "merged", config=CONFIG)
+
+    assert files(tmp_path / "merged") == files(tmp_path / "one")
+    assert report.corpus.documents == 3 * 80 + 200
+
+
+@pytest.mark.usefixtures("small_shards")
 def test_a_part_says_what_it_has(tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path) -> None:
     output = tmp_path / "part"
 
@@ -89,7 +113,7 @@ def test_a_part_says_what_it_has(tmp_path: Path, tiny_corpus: Path, tiny_tokeniz
     )
 
     assert report.own_shards == len(list((output / "tokens").glob("*.json"))) == report.shards // 2
-    assert report.corpus.documents == 80
+    assert report.corpus.documents == 36  # of 80
     assert read_manifest(output, "part")["part"] == 2
 
 
@@ -339,15 +363,54 @@ def test_options_of_another_version_are_refused(
         merge_parts([part], output=tmp_path / "merged", config=CONFIG)
 
 
-def test_a_report_of_another_version_is_refused(
-    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
-) -> None:
-    (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
-    manifest = part / "manifest.json"
+def test_a_report_of_another_version_is_refused(tmp_path: Path, tiny_data: Path) -> None:
+    manifest = shutil.copytree(tiny_data, tmp_path / "old") / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"bad_bytes"', '"worse_bytes"'))
 
     with pytest.raises(DataFormatError, match="another version of bertpre wrote the manifest's"):
+        index_tokens(tmp_path / "old", output=tmp_path / "data", config=CONFIG)
+
+
+def test_statistics_of_another_version_are_refused(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    (part,) = make_parts(tmp_path, tiny_corpus, tiny_tokenizer, 1)
+    statistics = part / "statistics.json"
+    statistics.write_text(statistics.read_text().replace('"bad_bytes"', '"worse_bytes"'))
+    manifest = read_manifest(part, "part")
+    write_manifest(part, "part", {name: manifest[name] for name in manifest.keys() - KEPT})
+
+    with pytest.raises(DataFormatError, match="another version of bertpre wrote its statistics"):
         merge_parts([part], output=tmp_path / "data", config=CONFIG)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_part_reads_only_its_share_of_plain_text(
+    tmp_path: Path, tiny_corpus: Path, tiny_tokenizer: Path
+) -> None:
+    content = bytearray(tiny_corpus.read_bytes())
+    content[-2] = 0xFF  # not UTF-8, in the last shard
+    (tmp_path / "text.txt").write_bytes(content)
+    parts = [Part(number, 6) for number in range(1, 7)]
+
+    def make(part: Part) -> PartReport:
+        output = tmp_path / f"part-{part.number}"
+        text = [tmp_path / "text.txt"]
+        return make_part(text, tokenizer=tiny_tokenizer, output=output, part=part, config=CONFIG)
+
+    reports = [make(part) for part in parts[:5]]
+    with pytest.raises(CorpusError, match="expected UTF-8, found 0xFF"):
+        make(parts[5])
+    assert [report.shards for report in reports] == [6] * 5
+    assert 60 < sum(report.corpus.documents for report in reports) < 80
+
+
+def test_parts_without_text_are_refused(tmp_path: Path, tiny_tokenizer: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n\n")
+    parts = make_parts(tmp_path, tmp_path / "blank.txt", tiny_tokenizer, 2)
+
+    with pytest.raises(CorpusError, match="no text in the parts — check the files"):
+        merge_parts(parts, output=tmp_path / "data", config=CONFIG)
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "-1/2", "1/2/3", "１/2"])
