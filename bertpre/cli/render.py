@@ -153,6 +153,8 @@ def spread(quantiles: tuple[int, ...]) -> str:
 
 def corpus_rows(corpus: CorpusReport) -> dict[str, str]:
     """Describe the text that a command read."""
+    if corpus.documents == 0:  # as in a part of a small text
+        return {"documents": "none"}
     rows = {
         "documents": f"{corpus.documents:,}, "
         f"{corpus.one_sentence_documents / corpus.documents:.0%} of them with only one sentence",
