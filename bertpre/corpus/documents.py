@@ -18,7 +18,7 @@ from bertpre.corpus.inputs import InputFile, TableFormat, find_files
 from bertpre.corpus.records import count_and_cut, group_by_document, sentences_of, txt_records
 from bertpre.corpus.report import CorpusReport, Statistics, warn_of_duplicates
 from bertpre.corpus.sentences import Record
-from bertpre.corpus.spans import Span, find_spans
+from bertpre.corpus.spans import Span, find_spans, read_span
 from bertpre.corpus.tables import read_rows
 from bertpre.errors import ConfigError, CorpusError
 
@@ -163,6 +163,17 @@ class Corpus:
             else:
                 records = self._read(cast(list[InputFile], list(group)))
                 yield map(sentences_of, group_by_document(records))
+
+    def documents(self) -> Iterator[tuple[str, ...]]:
+        """Read everything in order, each document as its sentences; faster than `records`."""
+        for part in self.parts():
+            if isinstance(part, Span):
+                found, statistics = read_span(part, self.options, kmer=self.kmer)
+                self.add(part, statistics)
+                yield from found
+            else:
+                yield from part
+        self.finish()
 
     def add(self, span: Span, statistics: Statistics) -> None:
         """Add what was counted in a span."""

@@ -1,6 +1,7 @@
 """Count the words of a corpus, or of a sample of documents if it is large."""
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 from bertpre.config.fields import Kmer
 from bertpre.config.schema import BuildVocab
-from bertpre.corpus.documents import read_documents, read_records
+from bertpre.corpus.documents import Corpus
 from bertpre.corpus.report import CorpusReport
 from bertpre.errors import CorpusError
 from bertpre.tokenizer.normalizing import Rules
@@ -70,7 +71,7 @@ def count_words(
         CorpusError: the input cannot be read or has no words, or no document was drawn.
     """
     can_sample = _STANDARD_INPUT not in map(str, inputs)
-    corpus, totals = CorpusReport(), WordCounts(rules, most_words=config.vocab_size)
+    totals = WordCounts(rules, most_words=config.vocab_size)
     num_bytes = disk_bytes = 0
 
     def tell(done: int, total: int | None) -> None:
@@ -79,14 +80,13 @@ def count_words(
         share = _SIZING_SHARE if can_sample and disk_bytes > config.sample_bytes else 1
         on_progress(share * done / (total or done or 1))
 
-    for record in read_records(
-        inputs, config.text, kmer=rules.kmer, report=corpus, on_progress=tell
-    ):
-        num_bytes += len(record.text.encode())
+    corpus = Corpus(inputs, config.text, kmer=rules.kmer, on_progress=tell)
+    for sentence in itertools.chain.from_iterable(corpus.documents()):
+        num_bytes += len(sentence.encode())
         # Skip counting if the files already show that the corpus will be sampled.
         if not can_sample or max(num_bytes, disk_bytes) <= config.sample_bytes:
-            totals.add(record.text)
-    sample = Sample(documents=corpus.documents, bytes=num_bytes, corpus_bytes=num_bytes)
+            totals.add(sentence)
+    sample = Sample(documents=corpus.report.documents, bytes=num_bytes, corpus_bytes=num_bytes)
     if can_sample and max(num_bytes, disk_bytes) > config.sample_bytes:
         totals = WordCounts(rules, most_words=config.vocab_size)
         sample = _count_sample(
@@ -95,11 +95,11 @@ def count_words(
     words = totals.finish()
     if not words:
         raise CorpusError(
-            f"no words in the input: normalising removes all of its {corpus.characters:,} "
+            f"no words in the input: normalising removes all of its {corpus.report.characters:,} "
             "characters, such as control characters",
             "check the files, and --format and --text-column",
         )
-    return Counted(corpus, totals, words, sample)
+    return Counted(corpus.report, totals, words, sample)
 
 
 def _count_sample(
@@ -119,11 +119,12 @@ def _count_sample(
     def tell(done: int, total: int | None) -> None:
         on_progress(_SIZING_SHARE + (1 - _SIZING_SHARE) * done / (total or done or 1))
 
-    for document in read_documents(inputs, config.text, kmer=kmer, on_progress=tell, is_quiet=True):
-        if not _is_drawn("\n".join(document.sentences), seed=seed, share=share):
+    corpus = Corpus(inputs, config.text, kmer=kmer, on_progress=tell, is_quiet=True)
+    for document in corpus.documents():
+        if not _is_drawn("\n".join(document), seed=seed, share=share):
             continue
         num_documents += 1
-        for sentence in document.sentences:
+        for sentence in document:
             num_bytes += len(sentence.encode())
             totals.add(sentence)
     if num_documents == 0:
