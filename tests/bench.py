@@ -30,6 +30,8 @@ from bertpre.training.device import (
     autocast,
     compile_layers,
     keep_freed_memory,
+    matmul_operations,
+    matmul_peak,
     pick_device,
     pick_precision,
 )
@@ -39,6 +41,8 @@ from bertpre.training.step import train_step
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 7
 VOCAB_SIZE = 8000
+PROFILED_UPDATES = 5
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
 def take_turns(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
@@ -63,7 +67,15 @@ def make_batch(lengths: np.ndarray, generator: np.random.Generator) -> Batch:
     """Random sentence pairs of these lengths, 15 % predicted."""
     total = int(lengths.sum())
     starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    predicted = np.sort(generator.permutation(total)[: round(0.15 * total)])
+    counts = np.maximum(1, np.rint(0.15 * lengths)).astype(np.int64)
+    predicted = np.concatenate(
+        [
+            start + 1 + np.sort(generator.permutation(length - 1)[:count])  # never [CLS]
+            for start, length, count in zip(
+                np.cumsum(lengths) - lengths, lengths, counts, strict=True
+            )
+        ]
+    )
     labels = generator.integers(5, VOCAB_SIZE, len(predicted))
     return Batch(
         tokens=FlatTokens(
@@ -74,7 +86,7 @@ def make_batch(lengths: np.ndarray, generator: np.random.Generator) -> Batch:
             max_length=int(lengths.max()),
         ),
         predicted=torch.from_numpy(predicted),
-        max_predicted=int(np.diff(np.searchsorted(predicted, np.cumsum([0, *lengths]))).max()),
+        max_predicted=int(counts.max()),
         mlm_labels=torch.from_numpy(labels),
         nsp_labels=torch.from_numpy(generator.integers(0, 2, len(lengths))),
     )
@@ -103,6 +115,9 @@ def pad_batch(batch: Batch, max_length: int) -> dict[str, torch.Tensor]:
 
 def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 0.1) -> None:
     """A whole update against transformers' BERT at its best, for full rows and for short texts.
+
+    Also the share of the fastest matrix products that is reached, and the ratio that would be left
+    if everything but the products took no time.
 
     Both have fused AdamW, keep freed memory on a CPU, and run in the same precision. Theirs is
     tried with either form of attention, and compiled; ours is compiled on a GPU only.
@@ -133,7 +148,8 @@ def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 
     }
     if on_gpu:  # on a CPU the eager form is faster, and each compilation takes a minute
         theirs["sdpa", True] = "SDPA, compiled"
-    found: dict[str, list[tuple[float, float, str]]] = {kind: [] for kind in kinds}
+    found: dict[str, list[tuple[float, float, str, float]]] = {kind: [] for kind in kinds}
+    peak = matmul_peak(device, precision)
     for ours_is_compiled in (False, True) if on_gpu else (False,):
         our_update = our_updates(shape, device, precision, is_compiled=ours_is_compiled)
         against: dict[str, list[tuple[float, float, str]]] = {kind: [] for kind in kinds}
@@ -146,16 +162,32 @@ def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 
                 )
                 what = f"ours {'compiled' if ours_is_compiled else 'eager'}, theirs {words}"
                 against[kind].append((ratio, seconds, what))
-        for kind in kinds:
-            found[kind].append(min(against[kind]))  # their best
+        for kind, batch in batches.items():
+            share = product_share(partial(our_update, batch), device)
+            found[kind].append((*min(against[kind]), share))  # their best
     for kind, results in found.items():
-        ratio, seconds, what = max(results)  # our best
+        ratio, seconds, what, share = max(results)  # our best
+        operations = matmul_operations(shape, [batches[kind]], vocab_size=VOCAB_SIZE)
         print(
             f"update, {name}, {rows} {kind} of {length}, {device.type} {precision}: "
             f"{kinds[kind].sum() / seconds:,.0f} real tokens/s, {ratio:.2f} times transformers "
-            f"({what})",
+            f"({what}); {operations / seconds / peak:.0%} of the matmul peak; products take "
+            f"{share:.0%} of the time, and would alone be {ratio / share:.1f} times",
             flush=True,
         )
+
+
+def product_share(update: Callable[[], object], device: torch.device) -> float:
+    """Return the share of an update's time that matrix products take."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(PROFILED_UPDATES):
+            update()
+    field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    times = {event.key: float(getattr(event, field)) for event in profile.key_averages()}
+    return sum(times.get(name, 0) for name in PRODUCTS) / sum(times.values())
 
 
 def our_updates(
