@@ -120,7 +120,7 @@ def test_pretraining(
         logits = model(batch.tokens, batch.predicted)
     assert {part.device.type for part in loss if part is not None} == {"cuda"}
     assert (loss.mlm_loss_sum.shape, loss.mlm_loss_sum.dtype) == ((), torch.float32)
-    assert logits.mlm_logits.shape == (4, VOCAB_SIZE)
+    assert logits.mlm.shape == (4, VOCAB_SIZE)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "compare"])
