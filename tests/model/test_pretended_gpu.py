@@ -92,6 +92,24 @@ def test_the_pretended_gpu_notices_what_it_is_for(gpu: str) -> None:
         assert (torch.ones(2, 2, device=GPU) @ torch.ones(2, 2, device=GPU)).dtype == torch.bfloat16
 
 
+def test_a_batch_moves_to_a_gpu(gpu: str) -> None:
+    values = torch.zeros(4, dtype=torch.int64)
+    flat = FlatTokens(
+        input_ids=values,
+        token_type_ids=values,
+        position_ids=values,
+        cu_seqlens=values.int(),
+        max_length=4,
+    )
+    batch = Batch(
+        tokens=flat, predicted=values, max_predicted=1, mlm_labels=values, nsp_labels=None
+    )
+    moved = batch.to(GPU)
+    tensors = [moved.predicted, moved.mlm_labels, moved.tokens.input_ids, moved.tokens.cu_seqlens]
+    tensors += [moved.tokens.token_type_ids, moved.tokens.position_ids]
+    assert {tensor.device.type for tensor in tensors} == {"cuda"}
+
+
 @pytest.mark.parametrize("count", [NUM_TOKENS, NUM_SEQUENCES * LONGEST])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 @pytest.mark.parametrize(
