@@ -113,7 +113,9 @@ def pad_batch(batch: Batch, max_length: int) -> dict[str, torch.Tensor]:
     return {**padded, "next_sentence_label": batch.nsp_labels}
 
 
-def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 0.1) -> None:
+def bench_training(
+    name: str, *, rows: int, length: int = 128, dropout: float = 0.1
+) -> list[dict[str, object]]:
     """A whole update against transformers' BERT at its best, for full rows and for short texts.
 
     Also the share of the fastest matrix products that is reached, and the ratio that would be left
@@ -121,6 +123,9 @@ def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 
 
     Both have fused AdamW, keep freed memory on a CPU, and run in the same precision. Theirs is
     tried with either form of attention, and compiled; ours is compiled on a GPU only.
+
+    Returns:
+        What is printed, for each kind of text.
     """
     device = pick_device("auto")
     if device.type == "cpu":
@@ -165,6 +170,7 @@ def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 
         for kind, batch in batches.items():
             share = product_share(partial(our_update, batch), device)
             found[kind].append((*min(against[kind]), share))  # their best
+    measured: list[dict[str, object]] = []
     for kind, results in found.items():
         ratio, seconds, what, share = max(results)  # our best
         operations = matmul_operations(shape, [batches[kind]], vocab_size=VOCAB_SIZE)
@@ -175,6 +181,21 @@ def bench_training(name: str, *, rows: int, length: int = 128, dropout: float = 
             f"{share:.0%} of the time, and would alone be {ratio / share:.1f} times",
             flush=True,
         )
+        measured.append(
+            {
+                "model": name,
+                "rows": rows,
+                "length": length,
+                "kind": kind,
+                "precision": precision,
+                "tokens_per_second": round(float(kinds[kind].sum() / seconds)),
+                "times_transformers": round(ratio, 2),
+                "forms": what,
+                "peak_share": round(operations / seconds / peak, 3),
+                "product_share": round(share, 3),
+            }
+        )
+    return measured
 
 
 def product_share(update: Callable[[], object], device: torch.device) -> float:
