@@ -10,7 +10,7 @@ from bertpre.finetuning.outputs import Outputs
 from bertpre.finetuning.tables import InputRow, LabelledTable
 from bertpre.finetuning.text_predictions import TextPredictions, write_beside_labels
 
-_MANY_FULL = 0.05  # of the texts
+_MANY_FULL = _MANY_REPEATING = 0.05  # of the texts
 
 
 class WrittenTexts(TextPredictions):
@@ -20,32 +20,53 @@ class WrittenTexts(TextPredictions):
         path: the table, or `STDIN`.
         config: how to read it, and whether to skip bad rows.
         num_best: texts for each row.
+        usual_repeats: the share of training targets that have the same three tokens twice.
         way_out: another way to deal with bad rows, for the hint.
     """
 
-    def __init__(self, path: Path, config: Finetune, *, num_best: int, way_out: str) -> None:
+    def __init__(
+        self, path: Path, config: Finetune, *, num_best: int, usual_repeats: float, way_out: str
+    ) -> None:
         lines = partial(prediction_lines, num_best=num_best)
         super().__init__(path, config, prediction_columns(num_best), lines, way_out=way_out)
-        self._num_full = self._num_texts = 0
+        self._usual_repeats = usual_repeats
+        self._num_full = self._num_repeating = self._num_texts = 0
 
     def write(self, rows: Sequence[InputRow], outputs: Outputs | None) -> Iterator[str]:
         for output in () if outputs is None else outputs:
             self._num_full += output.is_full
+            self._num_repeating += output.repeats
             self._num_texts += 1
         yield from super().write(rows, outputs)
 
     def remarks(self) -> list[str]:
-        return remarks_on_length(self._num_full, self._num_texts)
+        counts = (self._num_full, self._num_repeating, self._num_texts)
+        return remarks_on_texts(*counts, usual_repeats=self._usual_repeats)
 
 
-def remarks_on_length(num_full: int, num_texts: int) -> list[str]:
-    """Remark on texts that have the maximum length, if they are many."""
-    if num_full <= _MANY_FULL * num_texts:
-        return []
-    return [
-        f"{num_full:,} of {num_texts:,} texts have the maximum length, so their ends may be "
-        "missing; a larger --max-target-length allows more"
-    ]
+def remarks_on_texts(
+    num_full: int, num_repeating: int, num_texts: int, *, usual_repeats: float
+) -> list[str]:
+    """Remark on texts that have the maximum length or repeat themselves, if they are many.
+
+    Args:
+        num_full: texts of the maximum length.
+        num_repeating: texts that have the same three tokens twice.
+        num_texts: all texts.
+        usual_repeats: the share of training targets that do so.
+    """
+    remarks = []
+    if num_full > _MANY_FULL * num_texts:
+        remarks.append(
+            f"{num_full:,} of {num_texts:,} texts have the maximum length, so their ends may be "
+            "missing; a larger --max-target-length allows more"
+        )
+    if num_repeating > (_MANY_REPEATING + 2 * usual_repeats) * num_texts:
+        remarks.append(
+            f"{num_repeating:,} of {num_texts:,} texts have the same three tokens twice, as only "
+            f"{usual_repeats:.1%} of the training targets do; --no-repeat-ngram 3 prevents it"
+        )
+    return remarks
 
 
 def prediction_columns(num_best: int) -> list[str]:

@@ -14,7 +14,7 @@ from bertpre.config.schema import Finetune
 from bertpre.errors import ConfigError, CorpusError, shorten
 from bertpre.finetuning.generated_files import (
     WrittenTexts,
-    remarks_on_length,
+    remarks_on_texts,
     write_mistakes,
     write_outputs,
 )
@@ -29,7 +29,7 @@ from bertpre.finetuning.outputs import (
     as_rows,
 )
 from bertpre.finetuning.tables import LabelledTable, Rows
-from bertpre.finetuning.target_checks import check_target_length, examine_targets
+from bertpre.finetuning.target_checks import check_target_length, examine_targets, has_repeats
 from bertpre.finetuning.task import Task
 from bertpre.finetuning.text_baselines import copy_sources, write_commonest, write_nearest
 from bertpre.finetuning.text_scores import (
@@ -88,6 +88,7 @@ class Generation(Task):
         max_target_length: most tokens of a text, [SEP] not counted; 0 if not yet known.
         max_learnt_length: most tokens of a training target; longer ones are cut.
         spacing: where spaces are between words.
+        repeating: the share of training targets that have the same three tokens twice.
         found: what `prepared` found, for display.
         writes: whether texts are written, or only true targets scored.
     """
@@ -97,6 +98,7 @@ class Generation(Task):
     max_target_length: int = 0
     max_learnt_length: int = 0
     spacing: Spacing = field(default_factory=Spacing.default)
+    repeating: float = 1.0
     found: Mapping[str, str] = field(default_factory=dict)
     writes: bool = True
 
@@ -166,6 +168,7 @@ class Generation(Task):
             options=Finetune(**options),
             max_target_length=manifest["max_target_length"],
             spacing=Spacing.from_json(manifest.get("spacing", {})),
+            repeating=manifest.get("repeating", 1.0),
         )
 
     def own_facts(self) -> dict[str, Any]:
@@ -173,6 +176,7 @@ class Generation(Task):
             "score_tokens": self.tokens,
             "max_target_length": self.max_target_length,
             "spacing": self.spacing.to_json(),
+            "repeating": self.repeating,
         }
 
     def unknown(self, cells: Sequence[str]) -> list[list[str]]:
@@ -218,6 +222,7 @@ class Generation(Task):
             max_target_length=found.max_target_length,
             max_learnt_length=found.max_learnt_length,
             spacing=found.spacing,
+            repeating=found.repeating,
             found={**found.shown, "scores split texts by": f"sacrebleu's {self.tokens!r}"},
         )
 
@@ -344,7 +349,7 @@ class Generation(Task):
             known = score_targets(runs, wanted, placement=placement)
         lengths = first.label_lengths[wanted]
         texts: list[list[tuple[str, float]]] = [[("", math.nan)]] * len(wanted)
-        full = np.zeros(len(wanted), dtype=bool)
+        full = repeats = np.zeros(len(wanted), dtype=bool)
         if self.writes:
             found = write_targets(runs, wanted, options=self._search_options(), placement=placement)
             texts = [
@@ -353,10 +358,13 @@ class Generation(Task):
             ]
             most = self._search_options().max_length
             full = np.array([len(row[0].ids) == most for row in found])
+            repeats = np.array([has_repeats(row[0].ids) for row in found])
         return as_rows(
             [
-                GeneratedText(*row[0], tuple(row[1:]), float(one), int(length), bool(is_full))
-                for row, one, length, is_full in zip(texts, known, lengths, full, strict=True)
+                GeneratedText(*row[0], tuple(row[1:]), float(one), int(length), *map(bool, facts))
+                for row, one, length, *facts in zip(
+                    texts, known, lengths, full, repeats, strict=True
+                )
             ]
         )
 
@@ -396,7 +404,12 @@ class Generation(Task):
         return scores["exact_match"] == 1.0
 
     def remarks(self, outputs: Outputs) -> list[str]:
-        found = remarks_on_length(sum(output.is_full for output in outputs), len(outputs))
+        found = remarks_on_texts(
+            sum(output.is_full for output in outputs),
+            sum(output.repeats for output in outputs),
+            len(outputs),
+            usual_repeats=self.repeating,
+        )
         if len({output.text for output in outputs}) > 1 or len(outputs) == 1:
             return found
         return [
@@ -414,7 +427,13 @@ class Generation(Task):
     def open(
         self, path: Path, config: Finetune, *, layout: Mapping[str, Any], way_out: str
     ) -> PredictionFile:
-        return WrittenTexts(path, config, num_best=self.options.num_best, way_out=way_out)
+        return WrittenTexts(
+            path,
+            config,
+            num_best=self.options.num_best,
+            usual_repeats=self.repeating,
+            way_out=way_out,
+        )
 
     def write_predictions(
         self, folder: Path, part: str, table: LabelledTable, outputs: Outputs

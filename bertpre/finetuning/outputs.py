@@ -68,6 +68,7 @@ class GeneratedText(NamedTuple):
         target_log_probability: of the true target, given its own tokens; 0 without one.
         num_target_tokens: its tokens, [SEP] included; 0 without one.
         is_full: whether the text has the maximum length, so that its end may be missing.
+        repeats: whether it has the same three tokens twice.
     """
 
     text: str
@@ -76,6 +77,7 @@ class GeneratedText(NamedTuple):
     target_log_probability: float = 0.0
     num_target_tokens: int = 0
     is_full: bool = False
+    repeats: bool = False
 
 
 class Objective(ABC):

@@ -28,12 +28,14 @@ class TargetFacts(NamedTuple):
         max_target_length: most tokens of a text to write.
         max_learnt_length: most tokens of a training target; longer ones are cut.
         spacing: where spaces are between words.
+        repeating: the share of targets that have the same three tokens twice.
         shown: the facts, for display.
     """
 
     max_target_length: int
     max_learnt_length: int
     spacing: Spacing
+    repeating: float
     shown: dict[str, str]
 
 
@@ -90,7 +92,16 @@ def examine_targets(
         "target tokens that are [UNK]": f"{num_unknown:,} ({share:.1%})",
         "targets that can be written exactly": f"{unchanged:.1%}",
     }
-    return TargetFacts(min(limit, 2 * int(lengths.max())), limit, spacing, shown)
+    targets = np.split(encoded.ids, np.cumsum(lengths)[:-1])
+    repeating = sum(has_repeats(target.tolist()) for target in targets) / len(targets)
+    longest = min(limit, 2 * int(lengths.max()))
+    return TargetFacts(longest, limit, spacing, repeating, shown)
+
+
+def has_repeats(ids: Sequence[int]) -> bool:
+    """Return whether the same three tokens in a row occur twice."""
+    triples = list(zip(ids, ids[1:], ids[2:], strict=False))
+    return len(set(triples)) < len(triples)
 
 
 def _warn_of_changed_text(tokenizer: "Tokenizer", targets: Sequence[str]) -> None:

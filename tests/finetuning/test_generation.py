@@ -19,12 +19,13 @@ from bertpre.errors import BertpreError, ConfigError, CorpusError
 from bertpre.finetuning.batches import Encoder
 from bertpre.finetuning.encoded_pairs import EncodedSources
 from bertpre.finetuning.finetune import finetune
+from bertpre.finetuning.generated_files import remarks_on_texts
 from bertpre.finetuning.generation import Generation
 from bertpre.finetuning.registry import task_of
 from bertpre.finetuning.results import FinetuneResult
 from bertpre.finetuning.running import Placement, Run, load_finetuned
 from bertpre.finetuning.tables import LabelledTable
-from bertpre.finetuning.target_checks import examine_targets
+from bertpre.finetuning.target_checks import examine_targets, has_repeats
 from bertpre.inference.predict import predict
 from bertpre.inspection.inspection import inspect
 from bertpre.model.bert import initialize
@@ -381,6 +382,29 @@ def test_dev_loss_may_choose_the_epoch_without_writing_texts(
     result = train(start(), files, tmp_path / "model", quick(metric="loss", num_epochs=2))
     assert [list(report.dev) for report in result.members[0].history] == [["loss"], ["loss"]]
     assert result.dev["bleu"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("num_repeating", "usual", "is_said"),
+    [(8, 0.0, True), (5, 0.0, False), (24, 0.1, False), (26, 0.1, True)],
+)
+def test_texts_that_repeat_themselves_more_than_the_targets_are_counted(
+    num_repeating: int, usual: float, is_said: bool
+) -> None:
+    remarks = remarks_on_texts(0, num_repeating, 100, usual_repeats=usual)
+    said = [
+        f"{num_repeating} of 100 texts have the same three tokens twice, as only {usual:.1%} of "
+        "the training targets do; --no-repeat-ngram 3 prevents it"
+    ]
+    assert remarks == (said if is_said else [])
+
+
+def test_three_tokens_that_come_twice_are_a_repeat() -> None:
+    assert has_repeats([1, 2, 3, 9, 1, 2, 3])
+    assert has_repeats([4, 4, 4, 4])
+    assert not has_repeats([4, 4, 4])
+    assert not has_repeats([1, 2, 9, 1, 2, 8])
+    assert not has_repeats([])
 
 
 def test_many_new_weights_are_named_by_their_modules(
