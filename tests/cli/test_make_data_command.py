@@ -189,17 +189,19 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path, tiny_tokenize
         "--output", output, "--workers", "3",
     ]  # fmt: skip
 
-    def children(parent: int) -> list[int]:
+    def descendants(parent: int) -> list[int]:
         found = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
                 fields = path.read_text().rpartition(")")[2].split()
                 if int(fields[1]) == parent:
-                    found.append(int(path.parent.name))
+                    child = int(path.parent.name)
+                    found += [child, *descendants(child)]
         return found
 
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
-    while len(workers := children(process.pid)) < 4:  # three, and multiprocessing's own
+    # Three, the process that they are forked from, and multiprocessing's own.
+    while len(workers := descendants(process.pid)) < 5:
         time.sleep(0.05)
         assert process.poll() is None
     process.kill()
