@@ -6,6 +6,7 @@ documents as reading the file, and only the bytes of a file decide where its spa
 
 import hashlib
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,6 +55,7 @@ def find_spans(file: InputFile, options: TextOptions) -> Iterator[Span | InputFi
         and options.document != "file"
         and options.dedup == "none"
         and "\n".encode(options.encoding) == b"\n"
+        and os.access(file.path, os.R_OK)  # or else reading it in order says what is wrong
         and not is_compressed(file.path)
     )
     if not can_be_cut:

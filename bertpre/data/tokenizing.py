@@ -78,7 +78,7 @@ class Task(NamedTuple):
     """
 
     shard: int
-    documents: "list[tuple[str, ...]] | list[Span]"
+    documents: list[tuple[str, ...]] | list[Span]
     is_wanted: bool
 
 
@@ -370,19 +370,22 @@ def _do_in_workers(tasks: Iterable[Task], workers: int, setting: _Setting) -> It
         workers, mp_context=_context(), initializer=_start_worker, initargs=(setting,)
     ) as pool:
         waiting: deque[Future[Done]] = deque()
+        todo, error = iter(tasks), None
         try:
-            try:
-                for task in tasks:
-                    waiting.append(pool.submit(_do_in_worker, task))
-                    if len(waiting) >= 2 * workers:
-                        yield waiting.popleft().result()
-            except CorpusError:
-                # What comes earlier in the text may be wrong too, and is named first.
-                for future in waiting:
-                    future.result()
-                raise
+            while error is None:
+                try:
+                    task = next(todo, None)
+                except CorpusError as found:  # what comes earlier in the text is named first
+                    task, error = None, found
+                if task is None:
+                    break
+                waiting.append(pool.submit(_do_in_worker, task))
+                if len(waiting) >= 2 * workers:
+                    yield waiting.popleft().result()
             for future in waiting:
                 yield future.result()
+            if error is not None:
+                raise error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
