@@ -535,6 +535,22 @@ def test_the_report_has_the_lengths_and_pieces_of_the_store(make: Make, tmp_path
     assert report.unknown_most_frequent == ()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_error_in_the_text_is_named_whatever_the_workers(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(tokenizing, "_FEWEST_FOR_WORKERS", 100)
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    good, bad = b"the cat sees a dog.\n\n", b"the \xff cat\n\n"
+    for name, content in (("a", good * 50), ("b", good + bad), ("c", bad)):
+        (folder / f"{name}.txt").write_bytes(content)
+    (folder / "d.tsv").write_text("other\nthe cat\n")
+
+    with pytest.raises(CorpusError, match=r"b\.txt: line 3, byte 5 of the line"):
+        make(folder, "data", workers=workers)
+
+
 def test_duplicates_are_removed_alike_whatever_the_workers(
     make: Make, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
