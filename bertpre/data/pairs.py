@@ -262,6 +262,21 @@ def _walk(documents: SplitDocuments, walk: _Walk, rules: PairRules, step: _Step)
     return _Chunks(*(np.concatenate(arrays)[order] for arrays in zip(*found, strict=True)))
 
 
+def _take_chunks(
+    walk: _Walk, numbers: U64, ends: Array, a_ends: Array, is_random: Array
+) -> _Chunks:
+    return _Chunks(
+        owners=walk.owners,
+        documents=walk.documents,
+        targets=walk.targets,
+        numbers=numbers,
+        starts=walk.starts,
+        ends=ends,
+        a_ends=a_ends,
+        is_random=is_random,
+    )
+
+
 def _next_chunks(
     documents: SplitDocuments, walk: _Walk, rules: PairRules, numbers: U64
 ) -> tuple[_Chunks, Array]:
@@ -279,16 +294,7 @@ def _next_chunks(
         ends = np.where(is_longer, np.clip(more, a_ends + 1, walk.end), ends)
         has_next = has_next | is_longer
     is_random = ~has_next | (uniform(hash64(_LABEL, numbers)) < rules.random_share)
-    chunks = _Chunks(
-        owners=walk.owners,
-        documents=walk.documents,
-        targets=walk.targets,
-        numbers=numbers,
-        starts=walk.starts,
-        ends=ends,
-        a_ends=a_ends,
-        is_random=is_random,
-    )
+    chunks = _take_chunks(walk, numbers, ends, a_ends, is_random)
     # After a random B, the unused sentences of the chunk go back.
     return chunks, np.where(is_random, a_ends, ends)
 
@@ -329,17 +335,7 @@ def _order_chunks(
 ) -> tuple[_Chunks, Array]:
     """Take the next chunk of each document."""
     ends = walk.close_chunks(documents)
-    chunks = _Chunks(
-        owners=walk.owners,
-        documents=walk.documents,
-        targets=walk.targets,
-        numbers=numbers,
-        starts=walk.starts,
-        ends=ends,
-        a_ends=ends,
-        is_random=np.zeros(len(ends), bool),
-    )
-    return chunks, ends
+    return _take_chunks(walk, numbers, ends, ends, np.zeros(len(ends), bool)), ends
 
 
 def _order_pairs(
